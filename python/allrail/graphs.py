@@ -190,6 +190,27 @@ def _prices(prices: str | os.PathLike[str] | None) -> str | None:
     return None if prices is None else json.dumps(read_prices(prices))
 
 
+def infragraph(fabric: GraphLike) -> str:
+    """Write one plane of a fabric as InfraGraph's YAML.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+
+    Returns:
+        The text of the file: an instance for each NPU and switch, or the instances that the
+        fabric's own InfraGraph file had; an edge for the cables between two nodes, with the rate of
+        all of them.
+
+    Raises:
+        InputError: It is no graph fabric, or has more than 65,536 NPUs.
+    """
+    from allrail.scenario.infragraph import write
+
+    graph = graph_fabric(fabric)
+    links: dict[str, Any] = graph.ask(lambda text, _: _core.graph_links(text))
+    return write(links, name=graph.name)
+
+
 def graph_fabric(fabric: GraphLike | Fabric) -> GraphFabric:
     """Return the graph fabric that is named or given.
 

@@ -334,6 +334,25 @@ fn graph_cables(py: Python<'_>, fabric: &str) -> PyResult<String> {
     py.detach(|| show::draw(&*topology)).map(|drawn| to_json(&drawn)).map_err(fabric_error)
 }
 
+/// One plane of a fabric with `topology` for other tools (JSON): how many NPUs, nodes, their names where they
+/// have some, and the cables, each with its two nodes, its rate in Gb/s and its latency in ns.
+#[pyfunction]
+fn graph_links(fabric: &str) -> PyResult<String> {
+    let (topology, _) = topology_and_prices(fabric, None)?;
+    let drawn = show::draw(&*topology).map_err(fabric_error)?;
+    let graph = topology.build().map_err(fabric_error)?;
+    let links: Vec<_> = graph
+        .cables()
+        .iter()
+        .map(|cable| {
+            let gbps = cable.wire.bandwidth.bytes_per_second() as f64 * 8.0 / 1e9;
+            (cable.ends[0].0, cable.ends[1].0, gbps, cable.wire.latency.as_us() * 1e3)
+        })
+        .collect();
+    let (npus, nodes, names) = (drawn.npus, drawn.nodes, drawn.names);
+    Ok(to_json(&serde_json::json!({"npus": npus, "nodes": nodes, "names": names, "links": links})))
+}
+
 /// What else a fabric with `topology` says of itself: whether its nodes have names, whether its
 /// dimensions share ports, the keys of a network that is small enough to be drawn.
 #[pyfunction]
@@ -416,6 +435,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
     module.add_function(wrap_pyfunction!(graph_dimensions, module)?)?;
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_links, module)?)?;
     module.add_function(wrap_pyfunction!(graph_facts, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;

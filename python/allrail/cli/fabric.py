@@ -64,8 +64,22 @@ def list_fabrics(*, as_json: bool) -> None:
     metavar="FILE",
     help="Draw one plane of its switches and cables into this SVG file.",
 )
-def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None) -> None:
-    """Show what a preset or a file is made of, and where its numbers come from."""
+@click.option(
+    "--infragraph",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write one plane of its nodes and cables as InfraGraph YAML.",
+)
+def show_fabric(
+    *, name: str, as_json: bool, as_yaml: bool, picture: Path | None, infragraph: Path | None
+) -> None:
+    """Show what a preset or a file is made of, and where its numbers come from.
+
+    \b
+    Examples:
+      allrail fabric show dgx-h100
+      allrail fabric show fat-tree-1k --infragraph fat-tree.infragraph.yaml
+    """  # noqa: D301, click wants the character
     from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
 
@@ -79,8 +93,16 @@ def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None
         from allrail.graphs import picture as draw
 
         draw(fabric, picture)
+    if infragraph is not None:
+        from allrail.files import write_text
+        from allrail.graphs import graph_fabric
+        from allrail.graphs import infragraph as as_infragraph
+
+        write_text(infragraph, as_infragraph(graph_fabric(fabric)))
     if isinstance(fabric, GraphFabric):
         _show_graph(fabric, as_json=as_json)
+        if infragraph is not None and not as_json:
+            output.note(f"one plane is written to {infragraph}")
         if picture is not None and not as_json:
             output.note(f"one plane is drawn in {picture}")
         return

@@ -3,7 +3,8 @@
 The file has the keys of `topology: graph` (`npus`, `switches`, `links`, ...), or it is what
 `json.dump(networkx.node_link_data(G), file)` writes: `nodes` with `id` and with `kind` (or `type`),
 `npu` or `switch`, and `links` or `edges` with `source`, `target` and what a link may say. Other
-attributes of nodes are for other programs, and left alone. What the file says stands beside the
+attributes of nodes are for other programs, and left alone. Or it is an InfraGraph infrastructure
+(`infragraph.py`), with `devices` and `instances`. What the file says stands beside the
 other keys of the fabric then, as if it had been written there.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.errors import InputError, did_you_mean, show
+from allrail.scenario.infragraph import Infrastructure, is_infragraph
 from allrail.scenario.places import Path, Places, show_path
 from allrail.scenario.text import read_file
 
@@ -50,7 +52,8 @@ def resolve(
         return whole
     if "file" in whole:
         name = whole.pop("file")
-        read, inner = _read(name, tag, folder, places, at)
+        rated = isinstance(whole.get("link"), Mapping) and "bandwidth" in whole["link"]
+        read, inner = _read(name, tag, folder, places, at, rated=rated)
         for key, value in read.items():
             if key in whole:
                 raise InputError(
@@ -73,7 +76,7 @@ def resolve(
 
 
 def _read(
-    name: Any, tag: str, folder: FilePath, places: Places, at: Path
+    name: Any, tag: str, folder: FilePath, places: Places, at: Path, *, rated: bool
 ) -> tuple[dict[str, Any], Places]:
     path = folder / name if isinstance(name, str) else None
     if path is None or not path.is_file():
@@ -93,6 +96,11 @@ def _read(
             hint="such as `{npus: 2, links: [{from: 0, to: 1}]}`, or what networkx writes",
             source=str(path),
         )
+    if is_infragraph(tree):
+        infrastructure = Infrastructure(tree, inner)
+        if not rated:
+            infrastructure.check_rates()
+        return infrastructure.graph(), Places()
     if "nodes" in tree:
         return _NodeLink(tree, inner).graph(), inner
     if tree.get("topology", tag) != tag:
