@@ -111,7 +111,6 @@ FILES = [
 PICTURES = [
     ("patch_size", 0, "no patch fits"),
     ("patch_size", 256, "no patch fits"),
-    ("image_size", None, "needs it"),
     ("image_size", [224, 224], "not a whole number"),
     ("architectures", ["ViTForMaskedImageModeling"], "last layer is not read"),
 ]

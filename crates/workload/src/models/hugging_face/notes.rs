@@ -90,8 +90,8 @@ pub(super) fn notes(
         assumed.push(format!("`{}` {}", KV_HEADS[0], spec.heads));
     }
     let mut filled: Vec<&str> = config.assumed.borrow().iter().copied().collect();
-    // Of a picture they are what all have.
-    filled.retain(|_| spec.patch.is_none());
+    // Pictures have three colours.
+    filled.retain(|name| *name != "num_channels");
     for name in filled.into_iter().filter(|name| !FEED_FORWARD.contains(name)) {
         if let Some((_, value)) = config.value(&[name]) {
             assumed.push(format!("`{name}` {value}"));
