@@ -71,7 +71,7 @@ def transformer_of(model: Mapping[str, Any]) -> dict[str, Any] | None:
     if config is None:
         sizes: dict[str, Any] | None = model.get("transformer")
         return sizes
-    text, _ = _hugging_face(config)
+    text = _hugging_face(config)[0]
     return {key: value for key, value in json.loads(text).items() if value is not None}
 
 
@@ -84,18 +84,18 @@ def parameters_of(model: Mapping[str, Any]) -> int:
     Raises:
         InputError: Its configuration lacks a size, or has one that cannot be.
     """
-    return _hugging_face(model["hugging_face"])[1]
+    parameters: int = _hugging_face(model["hugging_face"])[2]
+    return parameters
 
 
-def _hugging_face(config: Any) -> tuple[str, int]:
-    """A configuration's sizes as JSON, and how many parameters they make."""
+def _hugging_face(config: Any) -> tuple[str, list[str], int]:
+    """A configuration's sizes as JSON, what was assumed, how many parameters they make."""
     from allrail import _core
 
     try:
-        text, _, parameters = _core.hugging_face(json.dumps(config))
+        return _core.hugging_face(json.dumps(config))
     except _core.InputError as error:
         raise from_core(error, places=Places()) from None
-    return text, parameters
 
 
 def rotary_of(model: Mapping[str, Any]) -> dict[str, float]:
