@@ -18,6 +18,7 @@ from statistics import median
 
 from allrail.calibrate.expected import HOST_US, Expected
 from allrail.calibrate.nccl import Cluster, Way, fastest, ways
+from allrail.calibrate.nccl.constants import RING, TREE
 from allrail.calibrate.shape import LARGE, SMALL, Fall, large_share, seen, size_text
 from allrail.calibrate.table import AROUND
 
@@ -192,7 +193,7 @@ def _changes(
         low=0.0005 * top,
         high=0.5 * top,
     )
-    for algorithm in ("ring", "tree"):
+    for algorithm in (RING, TREE):
         if len({one.algorithm for one in plain}) > 1:
             yield _Change(
                 f"an algorithm is forced: {algorithm}",
@@ -262,7 +263,7 @@ def _between(
         ):
             fewer = ways(replace(cluster, interfaces=count), collective)
             # With few interfaces NCCL may have no tree to choose.
-            for some in (fewer, [each for each in fewer if each.algorithm == "ring"]):
+            for some in (fewer, [each for each in fewer if each.algorithm == RING]):
                 yield _Change(what, test, some, why=why)
     yield _Change(
         "no GPUDirect RDMA: data goes through the host's memory",

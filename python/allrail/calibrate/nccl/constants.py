@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RING, TREE = "ring", "tree"
+"""NCCL's algorithms of these names, which are not those of `schedule.algorithms`."""
+
 PROTOCOLS = ("LL", "LL128", "Simple")
 
 BASE_US = {

@@ -61,7 +61,7 @@ class Way:
             size: Bytes, as nccl-tests count them.
         """
         rate, latency = self.rate, self.latency_us
-        if self.algorithm == "tree":
+        if self.algorithm == nccl.TREE:
             rate *= _tree_share(nccl.PROTOCOLS.index(self.protocol), size)
         if self.plateau is not None and size >= self.plateau:
             latency *= nccl.PLATEAU
@@ -130,10 +130,10 @@ def _busbw(cluster: Cluster, collective: str, algorithm: str, place: int) -> flo
     many = min(cluster.nodes, 3) - 1
     if algorithm.startswith("nvls"):
         return _summing(cluster, collective)
-    count, speed, within = _channels(cluster, tree=algorithm == "tree")
-    plain = count * (within if cluster.nodes == 2 and algorithm == "tree" else speed)
+    count, speed, within = _channels(cluster, tree=algorithm == nccl.TREE)
+    plain = count * (within if cluster.nodes == 2 and algorithm == nccl.TREE else speed)
     capped = not cluster.measured
-    if algorithm == "ring":
+    if algorithm == nccl.RING:
         if place == 0:
             return min(plain * nccl.LL_WIRE, made.ll_most[many])
         if place == 1:
@@ -215,13 +215,13 @@ def _latency(cluster: Cluster, collective: str, algorithm: str, place: int) -> f
     base = nccl.BASE_US[algorithm][place]
     inside = nccl.HOP_US[kind][algorithm][place] + cluster.slower_inside_us
     # One GPU a machine: nothing hides the network.
-    alike = "tree" if cluster.each == 1 and algorithm in ("ring", "tree") else algorithm
+    alike = nccl.TREE if cluster.each == 1 and algorithm in (nccl.RING, nccl.TREE) else algorithm
     between = nccl.HOP_US["network"][alike][place] + cluster.slower_between_us
     if algorithm == "nvls":
         return base + inside
     if algorithm == "nvls_tree":
         return base + inside + 2 * int(log2(nodes)) * between
-    if algorithm == "tree":
+    if algorithm == nccl.TREE:
         return base + 2 * ((cluster.each - 1) * inside + int(log2(nodes)) * between)
     if collective in ("broadcast", "reduce"):
         return base + (inside if nodes == 1 else between)
@@ -234,7 +234,7 @@ def _latency(cluster: Cluster, collective: str, algorithm: str, place: int) -> f
 
 
 def _plateau(cluster: Cluster, collective: str, algorithm: str, protocol: str) -> float | None:
-    if algorithm != "ring" or protocol != "Simple" or collective != "all_reduce":
+    if algorithm != nccl.RING or protocol != "Simple" or collective != "all_reduce":
         return None
     if cluster.nodes == 1:
         return None
