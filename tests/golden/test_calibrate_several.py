@@ -262,3 +262,19 @@ def test_expect_predicts_other_ranks_of_a_calibrated_fabric(tmp_path, allrail_cl
     for size in (1 << 16, 1 << 26, 1 << 30):
         real = library.time_us("all_gather", (8, 4), [370e3, 22e3], [2.5, 9.0], size, between=1)
         assert rows[size] == pytest.approx(real, rel=0.1)
+
+
+@pytest.mark.parametrize(("busbw", "fixed"), [(0.0004, 30.0), (0.5, 4e5), (3000.0, 0.01)])
+def test_quantities_of_any_size_are_written_as_files_take_them(busbw, fixed, tmp_path):
+    made = calibrate([a_table(8, 1, busbw, fixed=fixed)])
+    path = tmp_path / "measured.yaml"
+    path.write_text(yaml.safe_dump(made.fabric))
+    told = simulate(
+        {
+            "schema_version": 1,
+            "fabric": str(path),
+            "collective": {"kind": "all_reduce", "size": "1 GiB"},
+        }
+    )
+    [row] = [row for row in made.table.rows if row.bytes == 1 << 30]
+    assert told.time_us == pytest.approx(row.time_us, rel=0.25)

@@ -385,12 +385,17 @@ def _dimensions(levels: Levels, joint: Joint, ran: str) -> list[dict[str, Any]]:
         {
             "kind": "switch",
             "size": size,
-            "bandwidth": f"{rate / 1e3:.6g} GB/s",
-            "latency": f"{us:.4g} us",
+            "bandwidth": f"{_plain(rate / 1e3, 6)} GB/s",
+            "latency": f"{_plain(us, 4)} us",
             **(_AS_RINGS if ran == RINGS else {}),
         }
         for size, rate, us in zip(levels.sizes, joint.rates, joint.latencies, strict=True)
     ]
+
+
+def _plain(value: float, digits: int) -> str:
+    """Significant digits without an exponent, as quantities are written."""
+    return f"{float(f'{value:.{digits}g}'):.9f}".rstrip("0").rstrip(".")
 
 
 def _judge(
@@ -419,7 +424,7 @@ def _library(own: Own | None, judged: Sequence[Judged], error: float) -> dict[st
             "algorithms": list(own.algorithms),
             "between": own.between,
             "dimensions": [
-                {"bandwidth": f"{rate / 1e3:.6g} GB/s", "latency": f"{us:.4g} us"}
+                {"bandwidth": f"{_plain(rate / 1e3, 6)} GB/s", "latency": f"{_plain(us, 4)} us"}
                 for rate, us in zip(own.rates, own.latencies, strict=True)
             ],
         }
@@ -553,7 +558,7 @@ def _switching(named: dict[str, Table]) -> dict[str, Any]:
     return {
         "kind": "switch",
         "size": size,
-        "bandwidth": f"{rate / 1e9:.6g} GB/s",
-        "latency": f"{fixed / alone(_STEPS, first, 1):.4g} us",
+        "bandwidth": f"{_plain(rate / 1e9, 6)} GB/s",
+        "latency": f"{_plain(fixed / alone(_STEPS, first, 1), 4)} us",
         "fastest": {operation: [{"from": f"{at} B", "algorithm": name} for at, name in points]},
     }
