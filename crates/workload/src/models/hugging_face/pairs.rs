@@ -36,6 +36,7 @@ pub(super) static PAIRS: &[Row] = &[
         experts: Some(ExpertsRow { visits: Some(1), ..EXPERTS }),
         read: |config, spec| {
             t5(config, spec)?;
+            tables(spec);
             sparse(config, spec, |layer, step| step == 1 || layer % step == 1)
         },
         ..T5
