@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from math import prod
 
-EAGER, COMPILED, GRAPH = ({"launch": one} for one in ("eager", "compiled", "graph"))
+COMPILED, GRAPH = ({"launch": one} for one in ("compiled", "graph"))
 PIPE = {"tp": 8, "sp": True, "global_batch": 512}
 WORKLOAD = ("global_batch", "micro_batch", "sequence_length", "precision", "gradient_precision")
 
 
-def layout(model, npus, compute=None, **keys):
-    """A scenario of `npus` ranks; `dp` is what remains of them."""
+def layout(model, npus, compute=None, *, flat=False, **keys):
+    """A scenario of `npus` ranks, on one dimension if `flat`; `dp` is what remains of them."""
+    one = {"kind": "switch", "size": npus, "bandwidth": "50 GB/s", "latency": "5 us"}
     top = {key: keys.pop(key) for key in WORKLOAD if key in keys}
     degrees = prod(keys.get(axis, 1) for axis in ("tp", "pp", "cp", "ep"))
     return {
         "schema_version": 1,
-        "fabric": "dgx-h100",
+        "fabric": {"dimensions": [one]} if flat else "dgx-h100",
         "workload": {
             "model": model,
             "global_batch": npus,
@@ -109,6 +110,7 @@ MEGATRON = [
     layout({"hugging_face": GLM}, 64, tp=4, sp=True),
 ]
 
+# It numbers stages outside of replicas: `flat` where that is another dimension.
 TORCHTITAN = [
     layout("llama3_8b", 64, zero=3, global_batch=128),
     layout("llama3_8b", 64, zero=3, shard=8, global_batch=256, micro_batch=2, compute=COMPILED),
@@ -121,8 +123,10 @@ TORCHTITAN = [
     layout("llama3_8b", 64, zero=3, tp=8, sp=True, async_tp=True, compute=COMPILED),
     layout("llama3_8b", 64, zero=3, cp=4, sequence_length=32768),
     layout("llama3_8b", 64, zero=3, cp=4, context="all_gather", sequence_length=32768),
-    layout("llama3_8b", 64, zero=2, pp=4, schedule="zero_bubble", compute=EAGER, global_batch=256),
-    layout("llama3_8b", 64, zero=2, pp=4, schedule="gpipe", global_batch=256, micro_batch=2),
+    layout("llama3_8b", 64, zero=2, pp=4, schedule="zero_bubble", global_batch=256, flat=True),
+    layout(
+        "llama3_8b", 64, zero=2, pp=4, schedule="gpipe", global_batch=256, micro_batch=2, flat=True
+    ),
     layout("llama3_8b", 64, zero=3, compute={"recipe": "fp8_rowwise", "launch": "compiled"}),
     layout("llama3_8b", 64, zero=3, compute={"recipe": "fp8_tensorwise", "launch": "graph"}),
     layout("llama3_70b", 256, zero=3, pp=4, recompute="full", **PIPE),
@@ -132,7 +136,7 @@ TORCHTITAN = [
     layout("llama3_70b", 256, zero=2, pp=4, stages=[19, 21, 21, 19], **PIPE),
     layout("llama3_70b", 256, zero=0, pp=4, ends_as_layers=True, **PIPE),
     layout("qwen3_30b_a3b", 64, zero=3, ep=8),
-    layout("deepseek_v3", 512, zero=2, pp=8, ep=32, global_batch=512),
+    layout("deepseek_v3", 512, zero=2, pp=8, ep=32, global_batch=512, flat=True),
 ]
 """Of models that torchtitan has; it does not read their sizes from flags."""
 
