@@ -165,16 +165,18 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
         Model::AstraSim(value) => {
             let mut file = astra_sim::parse(value)?;
             file.options.compute_scale *= workload.compute.scale;
-            Built::of_graph(astra_sim::build(&file, sizes)?)
+            let (graph, left) = astra_sim::build_and_tell(&file, sizes)?;
+            let mut built = Built::of_graph(graph);
+            built.notes.extend(left);
+            built
         }
         Model::Trace(value) => {
             let trace = trace(value, workload, sizes)?;
             let mut built = Built::of_graph(trace.graph);
-            built.notes = trace
-                .notes
-                .into_iter()
-                .map(|(what, count)| format!("{what} ({count} nodes)"))
-                .collect();
+            let notes = trace.notes.into_iter();
+            let notes = notes.map(|(what, count)| format!("{what} ({count} nodes)"));
+            let warnings = trace.warnings.into_iter().map(|why| format!("warning: {why}"));
+            built.notes = warnings.chain(notes).collect();
             built
         }
         Model::Steps(value) => Built::of_graph(steps(value)?),

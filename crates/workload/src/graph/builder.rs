@@ -2,7 +2,7 @@
 
 use super::{
     Actor, ActorId, CLOSES, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId,
-    OPENS, Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work,
+    OPENS, Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work, in_order,
 };
 use crate::error::WorkloadError;
 
@@ -200,6 +200,39 @@ impl Builder {
         if packed.kind == Kind::Compute {
             // What measured time was for.
             packed.purpose = like.purpose;
+        }
+    }
+
+    /// Whose a node is.
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub(crate) fn actor_of(&self, node: NodeId) -> ActorId {
+        ActorId(self.nodes[node.index()].actor)
+    }
+
+    /// All nodes, each after what it waits for, else as they were added; those of a cycle last.
+    pub(crate) fn in_order(&self) -> Vec<NodeId> {
+        in_order(&self.starts, &self.after, self.nodes.len())
+    }
+
+    /// Lets nodes wait for others, too: `(node, before)`, each once.
+    pub(crate) fn wait_also(&mut self, more: &[(NodeId, NodeId)]) {
+        let mut more = more.to_vec();
+        more.sort_unstable();
+        let mut more = more.into_iter().peekable();
+        let (starts, after) = (std::mem::take(&mut self.starts), std::mem::take(&mut self.after));
+        self.starts.extend(starts.first());
+        for (id, range) in (0u32..).zip(starts.windows(2)) {
+            let own = &after[range[0] as usize..range[1] as usize];
+            self.after.extend_from_slice(own);
+            while let Some((_, before)) = more.next_if(|(node, _)| node.0 == id) {
+                if !own.contains(&before) {
+                    self.after.push(before);
+                }
+            }
+            let end = u32::try_from(self.after.len()).expect("fewer than 2^32 dependencies");
+            self.starts.push(end);
         }
     }
 

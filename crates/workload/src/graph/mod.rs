@@ -16,6 +16,9 @@
 
 mod builder;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use schemars::JsonSchema;
@@ -428,6 +431,12 @@ impl StepGraph {
         (starts, successors)
     }
 
+    /// All nodes, each after what it waits for, else as they are numbered.
+    #[must_use]
+    pub fn in_order(&self) -> Vec<NodeId> {
+        in_order(&self.starts, &self.after, self.nodes.len())
+    }
+
     /// A node's name; empty where it has none.
     #[must_use]
     pub fn name(&self, id: NodeId) -> &str {
@@ -456,4 +465,38 @@ impl StepGraph {
             })
             .collect()
     }
+}
+
+/// The nodes 0 to `count`, each after what it waits for (`after[starts[n]..starts[n + 1]]`), else as they are
+/// numbered; those of a cycle, and what waits for them, last. What a node waits for may not exist.
+fn in_order(starts: &[u32], after: &[NodeId], count: usize) -> Vec<NodeId> {
+    let own = |id: usize| &after[starts[id] as usize..starts[id + 1] as usize];
+    let ids = || (0..u32::try_from(count).expect("fewer than 2^32 nodes")).map(NodeId);
+    if ids().all(|id| own(id.index()).iter().all(|before| *before < id)) {
+        return ids().collect();
+    }
+    let mut successors: Vec<Vec<NodeId>> = vec![Vec::new(); count];
+    let mut missing = vec![0u32; count];
+    for id in ids() {
+        for before in own(id.index()) {
+            if let Some(list) = successors.get_mut(before.index()) {
+                list.push(id);
+            }
+            missing[id.index()] += 1;
+        }
+    }
+    let mut free: BinaryHeap<Reverse<NodeId>> =
+        ids().filter(|id| missing[id.index()] == 0).map(Reverse).collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(Reverse(id)) = free.pop() {
+        order.push(id);
+        for next in std::mem::take(&mut successors[id.index()]) {
+            missing[next.index()] -= 1;
+            if missing[next.index()] == 0 {
+                free.push(Reverse(next));
+            }
+        }
+    }
+    order.extend(ids().filter(|id| missing[id.index()] > 0));
+    order
 }

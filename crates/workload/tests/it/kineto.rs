@@ -65,7 +65,7 @@ pub(crate) fn trace(rank: u32, world: u32, events: &[Value]) -> Vec<u8> {
 
 fn one(events: &[Value]) -> Result<Imported, WorkloadError> {
     let folder = Folder::new();
-    read(&[folder.put("rank0.json", &trace(0, 8, events))], None)
+    read(&[folder.put("rank0.json", &trace(0, 8, events))], None, None)
 }
 
 /// (name, what it waits for by name, what it does)
@@ -196,7 +196,7 @@ fn every_rank_may_have_its_own_trace_gzipped_too() {
             folder.put(&format!("r{rank}.json.gz"), &zipped.finish().expect("it is written"))
         })
         .collect();
-    let read = read(&files, None).expect("traces");
+    let read = read(&files, None, None).expect("traces");
     assert_eq!(read.graph.actors().len(), 2);
     let works: Vec<Work> = read.graph.ids().map(|id| read.graph.node(id).work).collect();
     assert!(matches!(works[1], Work::Send { peer: Peer::Next(1), .. }), "{works:?}");
@@ -213,7 +213,7 @@ fn a_step_is_cut_out() {
     let events =
         [step(3, 0.0), step(4, 100.0), kernel("a", 7, 10.0, 1.0), kernel("b", 7, 110.0, 1.0)];
     let path = folder.put("t.json", &trace(0, 1, &events));
-    let read = |step| read(std::slice::from_ref(&path), step);
+    let read = |step| read(std::slice::from_ref(&path), step, None);
     let names = |read: &Imported| -> Vec<String> {
         read.graph.ids().map(|id| read.graph.name(id).to_owned()).collect()
     };
@@ -231,7 +231,7 @@ fn mistakes_are_named() {
     let b = folder.put("b.json", &good(0, 2));
     let c = folder.put("c.json", &good(0, 8));
     let of = |files: &[PathBuf]| {
-        let error = read(files, None).expect_err("a mistake");
+        let error = read(files, None, None).expect_err("a mistake");
         format!("{error} {}", error.hint)
     };
     assert!(of(&[a.clone(), b]).contains("rank 0, and so is"));

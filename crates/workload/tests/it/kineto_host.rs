@@ -28,7 +28,7 @@ fn silent(name: &str, correlation: u32, start: f64, length: f64) -> Value {
 
 fn one(world: u32, events: &[Value]) -> Result<Imported, WorkloadError> {
     let folder = Folder::new();
-    read(&[folder.put("rank0.json", &trace(0, world, events))], None)
+    read(&[folder.put("rank0.json", &trace(0, world, events))], None, None)
 }
 
 fn works(read: &Imported) -> Vec<Work> {
@@ -104,7 +104,8 @@ fn a_kernel_is_what_the_call_did_that_launched_it() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(seen, [(Operation::AllToAll, 12_000), (Operation::AllReduce, 1000)]);
+    // 12,000 bytes come, and nothing says that any stay: as much as of an even exchange of 128/127 of it.
+    assert_eq!(seen, [(Operation::AllToAll, 12_095), (Operation::AllReduce, 1000)]);
     assert_eq!(read.account.kept["collectives"].count, 2);
     assert_eq!(read.account.measured["communication whose collective is not known"].count, 1);
     assert!((read.account.us() - 18.0).abs() < 1e-9, "{:?}", read.account);
@@ -138,7 +139,7 @@ fn a_group_of_messages_is_one_kernel() {
             folder.put(&format!("rank{rank}.json"), &trace(rank, 2, &events))
         })
         .collect();
-    let read = read(&files, None).expect("traces");
+    let read = read(&files, None, None).expect("traces");
     let works = works(&read);
     let sends = |by| {
         works.iter().filter(move |work| matches!(work,
@@ -163,7 +164,7 @@ fn a_message_that_nobody_takes_and_a_collective_that_others_lack_keep_their_time
         folder.put("a.json", &trace(0, 2, &early)),
         folder.put("b.json", &trace(1, 2, &[nccl("allreduce", 4.0)])),
     ];
-    let read = read(&files, None).expect("traces");
+    let read = read(&files, None, None).expect("traces");
     assert_eq!(read.account.kept["collectives"].count, 2, "the all-reduces meet");
     assert_eq!(
         read.account.measured.keys().copied().collect::<Vec<_>>(),
@@ -197,7 +198,8 @@ fn a_trace_without_most_of_its_communication_is_refused() {
 fn a_lone_trace_of_a_later_rank_stands_for_itself() {
     let folder = Folder::new();
     let tree = json!({"distributedInfo": {"rank": 3}, "traceEvents": [kernel("k", 7, 0.0, 1.0)]});
-    let read = read(&[folder.put("r.json", tree.to_string().as_bytes())], None).expect("a trace");
+    let read =
+        read(&[folder.put("r.json", tree.to_string().as_bytes())], None, None).expect("a trace");
     assert_eq!((read.world, read.account.kept["kernels"].count), (1, 1));
 }
 
@@ -262,8 +264,8 @@ fn an_execution_trace_has_its_communication() {
          "inputs": [], "input_shapes": [[64]], "input_types": ["Tensor(float)"]}]});
     let folder = Folder::new();
     let seen = |tree: &Value| {
-        let read =
-            read(&[folder.put("e.json", tree.to_string().as_bytes())], None).expect("a trace");
+        let read = read(&[folder.put("e.json", tree.to_string().as_bytes())], None, None)
+            .expect("a trace");
         let [Work::Collective { operation, bytes, group, .. }] = works(&read)[..] else {
             panic!("{read:?}")
         };
@@ -278,8 +280,10 @@ fn an_execution_trace_has_its_communication() {
     let mut two = older.clone();
     two["distributedInfo"] = json!({"world_size": 8});
     let (operation, bytes, world, ..) = seen(&two);
-    assert_eq!((operation, bytes, world), (Operation::AllToAll, 384, 8));
+    // 96 elements of 4 bytes come, 64 leave: no even exchange.
+    assert_eq!((operation, bytes, world), (Operation::AllToAll, 439, 8));
     let none = json!({"schema": "1.0.1", "nodes": [{"id": 1, "name": "aten::mm"}]}).to_string();
-    let error = read(&[folder.put("n.json", none.as_bytes())], None).expect_err("no communication");
+    let error =
+        read(&[folder.put("n.json", none.as_bytes())], None, None).expect_err("no communication");
     assert!(error.why.contains("an execution trace, which holds no times"), "{error}");
 }

@@ -49,6 +49,8 @@ pub(super) struct Chain<'a> {
     /// (node, layer): carried over from the weight gradients, once they are known.
     gates: Vec<(NodeId, usize)>,
     npus: u64,
+    /// Per layer: which of its collectives the loop has asked for.
+    asked: Vec<[bool; 3]>,
 }
 
 impl<'a> Chain<'a> {
@@ -88,6 +90,7 @@ impl<'a> Chain<'a> {
             over: vec![[None; 3]; file.layers.len()],
             gates: Vec::new(),
             npus,
+            asked: vec![[false; 3]; file.layers.len()],
         })
     }
 
@@ -135,6 +138,7 @@ impl<'a> Chain<'a> {
     /// Starts a collective of a layer, if it has one and somebody to talk to. It is over when the
     /// update time has passed after it.
     pub(super) fn issue(&mut self, index: usize, of: Of, turn: Turn) -> Result<(), WorkloadError> {
+        self.asked[index][of as usize] = true;
         let layer = &self.file.layers[index];
         let phase = phase(layer, of);
         let gradient = of == Of::WeightGradient;
@@ -216,6 +220,31 @@ impl<'a> Chain<'a> {
         let id = self.builder.group(group);
         self.groups.push((parts, id));
         id
+    }
+
+    /// What is said of collectives that the file has and its loop does not run; `None` if it runs all.
+    pub(super) fn left(&self) -> Option<String> {
+        let passes = [Of::Forward, Of::InputGradient, Of::WeightGradient];
+        let there = |layer: &Layer, of| {
+            let phase = phase(layer, of);
+            phase.collective.is_some() && phase.bytes > 0
+        };
+        let (mut all, mut left) = (0, Vec::new());
+        for (layer, asked) in self.file.layers.iter().zip(&self.asked) {
+            for of in passes.into_iter().filter(|of| there(layer, *of)) {
+                all += 1;
+                if !asked[of as usize] {
+                    left.push(layer.name.as_str());
+                }
+            }
+        }
+        let first = left.first()?;
+        Some(format!(
+            "warning: `{}` runs {} of the file's {all} collectives, as in ASTRA-sim; the first that it \
+             leaves out is of layer `{first}`",
+            self.file.training_loop.name(),
+            all - left.len()
+        ))
     }
 
     /// Closes the graph: the next pass begins where this one's chain ends.

@@ -75,6 +75,26 @@ pub enum Loop {
     Micro,
 }
 
+impl Loop {
+    /// As files have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "DATA",
+            Self::Model => "MODEL",
+            Self::HybridDataModel => "HYBRID_DATA_MODEL",
+            Self::HybridModelData => "HYBRID_MODEL_DATA",
+            Self::HybridTransformer => "HYBRID_TRANSFORMER",
+            Self::HybridTransformerFwdInBckwd => "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
+            Self::HybridDlrm => "HYBRID_DLRM",
+            Self::HybridDlrmEnhanced => "HYBRID_DLRM_ENHANCED",
+            Self::HybridCustomized => "HYBRID_CUSTOMIZED",
+            Self::DistributedInference => "DISTRIBUTED_INFERENCE",
+            Self::Micro => "MICRO",
+        }
+    }
+}
+
 /// Options of a loop.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -183,6 +203,17 @@ pub fn parse(value: &serde_json::Value) -> Result<AstraSim, WorkloadError> {
 /// below a layer that needs it, a layer whose parallelism has no meaning of its own, a time or size
 /// out of range.
 pub fn build(file: &AstraSim, sizes: &[u32]) -> Result<StepGraph, WorkloadError> {
+    Ok(build_and_tell(file, sizes)?.0)
+}
+
+/// The step graph of a layer file, and what is said of collectives that its loop does not run.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_and_tell(
+    file: &AstraSim,
+    sizes: &[u32],
+) -> Result<(StepGraph, Option<String>), WorkloadError> {
     if file.layers.is_empty() {
         return Err(WorkloadError::new(
             "workload.model.astra_sim.layers",
@@ -208,5 +239,6 @@ pub fn build(file: &AstraSim, sizes: &[u32]) -> Result<StepGraph, WorkloadError>
             file.training_loop == Loop::HybridDlrm,
         )?,
     }
-    chain.finish()
+    let left = chain.left();
+    Ok((chain.finish()?, left))
 }

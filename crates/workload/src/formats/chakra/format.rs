@@ -47,7 +47,7 @@ impl Format for Chakra {
             measured_us: BTreeMap::new(),
             timed: None,
             dropped: BTreeMap::new(),
-            warnings: Vec::new(),
+            warnings: trace.warnings,
             notes: trace.notes.iter().map(told).collect(),
             graph: trace.graph,
         })

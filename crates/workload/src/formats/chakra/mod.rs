@@ -9,6 +9,7 @@
 //! - `translate`: a node of a trace as a node of the graph.
 //! - `custom`: collectives that are traces of their own.
 //! - `groups`, `assemble`: who meets whom. [`scale`]: a trace of a few ranks as one of many.
+//! - `streams`: what runs on one stream of an accelerator does so in order.
 //! - [`alike`]: one file for ranks that are alike.
 //! - [`mod@read`], [`mod@write`]: the files.
 //!
@@ -25,6 +26,7 @@ pub mod proto;
 pub mod read;
 mod record;
 pub mod scale;
+mod streams;
 mod translate;
 pub mod wire;
 pub mod write;

@@ -56,6 +56,8 @@ pub struct Trace {
     pub bytes: u64,
     /// What was taken otherwise than written, each with how often.
     pub notes: BTreeMap<String, u64>,
+    /// What makes a simulation of it less than it seems.
+    pub warnings: Vec<String>,
 }
 
 /// The files of a trace `DIR/NAME`: `NAME.<rank>.et` for the ranks from 0.
@@ -195,12 +197,14 @@ impl Reader<'_> {
             assemble::name(builder.actor_mut(class.actor), &class.ranks, self.scaling);
         }
         builder.regroup(groups.groups, &groups.now);
+        translator.streams.order(&mut builder);
         let mut graph = builder.finish()?;
+        let warnings = translator.streams.warning(&graph).into_iter().collect();
         if self.options.collectives.is_some() {
             graph = custom::expand(&graph, &self.options.sizes, &translator.take_customs())?;
         }
         let ranks = self.scaling.ranks;
-        Ok(Some(Trace { graph, ranks, nodes, bytes, notes }))
+        Ok(Some(Trace { graph, ranks, nodes, bytes, notes, warnings }))
     }
 
     /// Streams a file: hashes its nodes, and adds them where there is somebody to run them.

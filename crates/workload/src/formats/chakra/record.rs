@@ -76,6 +76,8 @@ pub(super) struct Record<'a> {
     /// Higher goes first.
     pub(super) priority: i32,
     pub(super) on_cpu: bool,
+    /// Of the accelerator, in whose order it runs.
+    pub(super) stream: Option<u64>,
     pub(super) ours: Ours<'a>,
 }
 
@@ -302,6 +304,7 @@ fn attribute<'a>(schema: Schema, message: &'a [u8], node: &mut Record<'a>) -> Re
         b"pg_name" | b"comm_group" => node.group = value.text().filter(|name| !name.is_empty()),
         b"involved_dim" => node.involved = value.packed().or(node.involved),
         b"is_cpu_op" => node.on_cpu = value.flag(),
+        b"stream" => node.stream = value.number(),
         b"num_ops" => node.operations = value.number(),
         b"tensor_size" => node.tensor_bytes = value.number(),
         b"runtime" => node.duration = value.number().unwrap_or_default(),

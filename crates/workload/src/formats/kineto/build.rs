@@ -8,10 +8,9 @@ use allrail_core::{Bytes, Rank, Time};
 use super::account::Account;
 use super::events::Events;
 use super::execution::NO_TIMES;
-use super::said::MOST_RANKS;
 use super::timed::timed;
-use super::trace::{Collective, Does, Item, Message, Trace, trace};
-use super::{Imported, meet, words, wrong};
+use super::trace::{Collective, Does, Item, Message, One, Trace, trace};
+use super::{Imported, meet, words, world, wrong};
 use crate::error::WorkloadError;
 use crate::formats::chakra::product;
 use crate::graph::{Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Work};
@@ -41,8 +40,13 @@ struct Importer {
     account: Account,
 }
 
-pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadError> {
-    let world = world(&files)?;
+/// Makes a graph of files, one for all ranks or one of each; `npus` is how many ranks they are said to
+/// be of.
+pub(super) fn build(
+    files: Vec<(PathBuf, Events)>,
+    npus: Option<u32>,
+) -> Result<Imported, WorkloadError> {
+    let world = world::world(&files, npus)?;
     let execution = files.iter().any(|(_, events)| events.execution);
     let alike = files.len() == 1;
     let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -87,7 +91,7 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
     if alike {
         traces.iter_mut().for_each(|trace| importer.even(trace));
     }
-    let uneven = meet::meet(&mut traces, world, alike);
+    let met = meet::meet(&mut traces, world, alike);
     let timed = (!execution).then(|| timed(&traces, alike, steps));
     let mut notes = Vec::new();
     if alike && world > 1 {
@@ -99,10 +103,9 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
             "{groupless} communications do not say their process group: taken over all {world} ranks"
         ));
     }
-    if uneven > 0 {
-        notes.push(format!(
-            "ranks put different amounts into {uneven} collectives: the largest counts"
-        ));
+    notes.extend(unevenness(&met, alike));
+    for (why, count) in &met.left {
+        *dropped.entry(why).or_default() += count;
     }
     for trace in &traces {
         importer.rank(trace);
@@ -127,6 +130,30 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
         dropped,
         notes,
     })
+}
+
+/// What is said of collectives whose ranks put in different amounts.
+fn unevenness(met: &meet::Met, alike: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if met.uneven > 0 {
+        let known = if alike {
+            "of one rank's split lists, other ranks may have more"
+        } else {
+            "an upper bound for one switch"
+        };
+        notes.push(format!(
+            "{} all-to-alls are uneven: each counts as the even one that loads every port as its \
+             busiest is ({known})",
+            met.uneven
+        ));
+    }
+    if met.differ > 0 {
+        let many = met.differ;
+        notes.push(format!(
+            "ranks put different amounts into {many} collectives: the largest counts"
+        ));
+    }
+    notes
 }
 
 /// The steps of the profiler that all files have.
@@ -181,55 +208,21 @@ fn rank_in_name(path: &Path) -> Option<u32> {
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// How many ranks there are: as the traces say, or as their groups show.
-fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
-    let mut told = traces.iter().filter_map(|(path, events)| Some((path, events.world?)));
-    if let Some((first, world)) = told.next()
-        && let Some((other, others)) = told.find(|(_, others)| *others != world)
-    {
-        let why = format!("it is of {others} ranks, and {} of {world}", first.display());
-        return Err(super::wrong(other, why, "give one trace, or one of each rank of one job"));
-    }
-    let mut world = 1;
-    for (_, events) in traces {
-        let mut least = events.world.unwrap_or(1);
-        let kernels = events.kernels.iter().filter_map(|kernel| kernel.said.as_ref());
-        let said = || kernels.clone().chain(events.host.iter().map(|event| &event.said));
-        for ranks in events.groups.values().chain(said().map(|said| &said.ranks)) {
-            least = least.max(ranks.iter().max().map_or(0, |rank| rank.saturating_add(1)));
-        }
-        for said in said() {
-            least = least.max(u32::try_from(said.size.unwrap_or(1)).unwrap_or(u32::MAX));
-        }
-        world = world.max(least);
-    }
-    let given = u32::try_from(traces.len()).unwrap_or(u32::MAX);
-    let wrong =
-        |why: String| WorkloadError::new("file", given, why, "give one trace, or one of each rank");
-    if world > MOST_RANKS {
-        return Err(wrong(format!("its groups name {world} ranks")));
-    }
-    // Without a word of any group, as many as there are files.
-    if world == 1 && traces.iter().all(|(_, events)| events.world.is_none()) {
-        return Ok(given.min(MOST_RANKS));
-    }
-    if given > 1 && given != world {
-        return Err(wrong(format!("{given} traces are given, and the job has {world} ranks")));
-    }
-    Ok(world)
-}
-
 impl Importer {
     /// In a trace that stands for all ranks, a group whose ranks are not evenly spaced does not say
     /// who else has such a group: what is done in it keeps its time.
     fn even(&self, trace: &mut Trace) {
         let world = self.world;
         for item in &mut trace.items {
-            if let Does::Collective(one) = &item.does
-                && one.ranks.len() < world as usize
-                && product(&one.ranks, &[world]).is_none()
-            {
-                item.does = Does::Measured(UNEVEN, one.purpose);
+            let Does::Communicates(list) = &item.does else { continue };
+            let uneven = list.iter().find(|one| match one {
+                One::Collective(one) => {
+                    one.ranks.len() < world as usize && product(&one.ranks, &[world]).is_none()
+                }
+                One::Message(_) => false,
+            });
+            if let Some(one) = uneven {
+                item.does = Does::Measured(UNEVEN, one.purpose());
             }
         }
     }
@@ -263,8 +256,10 @@ impl Importer {
         let kept = match &item.does {
             Does::Compute => "kernels",
             Does::Copy => "copies",
-            Does::Collective(_) => "collectives",
-            Does::Messages(_) => "messages",
+            Does::Communicates(list) => {
+                let collects = list.iter().any(|one| matches!(one, One::Collective(_)));
+                if collects { "collectives" } else { "messages" }
+            }
             Does::Measured(..) => "",
         };
         if !kept.is_empty() {
@@ -283,15 +278,14 @@ impl Importer {
                 self.builder.measured(id, *purpose);
                 id
             }
-            Does::Collective(one) => {
-                let work = self.collective(actor, one);
-                self.builder.node(&item.name, plain(work), &after)
-            }
-            Does::Messages(list) => {
+            Does::Communicates(list) => {
                 let ends: Vec<NodeId> = list
                     .iter()
                     .map(|one| {
-                        let work = self.message(actor, rank, one);
+                        let work = match one {
+                            One::Collective(one) => self.collective(actor, one),
+                            One::Message(one) => self.message(actor, rank, one),
+                        };
                         self.builder.node(&item.name, plain(work), &after)
                     })
                     .collect();

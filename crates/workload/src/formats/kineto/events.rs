@@ -63,6 +63,8 @@ pub(super) struct Events {
     /// (number, start, end) of profiler steps, in microseconds; on the accelerator if it says them.
     pub(super) steps: Vec<(u32, f64, f64)>,
     on_accelerator: bool,
+    /// Whether XLA's profiler wrote some of it.
+    pub(super) xla: bool,
     /// Whether it is an execution trace, without times.
     pub(super) execution: bool,
     /// What was left out, by why.
@@ -279,6 +281,13 @@ impl Events {
         (self.kernels.len() + self.launches.len() + self.steps.len() + host + work + own) as u64
     }
 
+    /// All that is said of communication.
+    pub(super) fn said(&self) -> impl Iterator<Item = &Said> {
+        let kernels = self.kernels.iter().filter_map(|kernel| kernel.said.as_ref());
+        let own = self.own.iter().map(|(_, said)| said);
+        kernels.chain(self.host.iter().map(|event| &event.said)).chain(own)
+    }
+
     fn is_empty(&self) -> bool {
         self.kernels.is_empty() && self.host.is_empty() && self.dropped.is_empty()
     }
@@ -299,6 +308,7 @@ impl Events {
     }
 
     fn take(&mut self, event: Event) {
+        self.xla |= event.args.is_of_xla();
         let step = event.name.strip_prefix("ProfilerStep#").and_then(|step| step.parse().ok());
         let start = match &event.ts {
             Some(Value::Number(number)) => number.as_f64(),
@@ -359,7 +369,6 @@ impl Events {
         let thread = text(event.tid.as_ref());
         if let Some((said, rank)) = words::of_host(&event.name, &event.args) {
             let backend = words::backend(&event.name);
-            let on_accelerator = backend == Some(true);
             if backend == Some(false) {
                 let work = HostWork { name: event.name, thread: thread.clone(), start, end };
                 self.own.push((work, said.clone()));
@@ -367,7 +376,7 @@ impl Events {
                 let name = event.name;
                 self.work.push(HostWork { name, thread: thread.clone(), start, end });
             }
-            self.host.push(HostEvent { thread, start, end, said, rank, on_accelerator });
+            self.host.push(HostEvent { thread, start, end, said, rank, backend });
         } else if self.kernels.is_empty() {
             self.work.push(HostWork { name: event.name, thread, start, end });
         } else {

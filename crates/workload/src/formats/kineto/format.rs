@@ -25,11 +25,11 @@ impl Format for Kineto {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["step"]
+        &["step", "npus"]
     }
 
     fn read(&self, asked: &Files) -> Result<Read, WorkloadError> {
-        let found = read(&asked.files, asked.step)?;
+        let found = read(&asked.files, asked.step, asked.npus)?;
         let account = found.account;
         let mut kept = counts(&account.kept);
         let mut measured_us = times(&account.kept);

@@ -3,46 +3,115 @@
 //! The k-th collective of a rank in a group meets the k-th of the others. Where a profiler began or
 //! ended later on one rank, the longer trace is cut to the part that fits the shortest; what is left over
 //! has nobody to meet, and keeps its measured time. The k-th message from one rank to another meets the
-//! k-th receive there, likewise. Ranks put different amounts into an uneven all-to-all: the largest counts.
+//! k-th receive there, likewise. Where ranks put different amounts into a collective, the largest counts;
+//! of an all-to-all, what its split lists make of it (`exchange`).
 
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 
-use super::trace::{Does, Trace};
+use super::exchange::{self, Split};
+use super::trace::{Collective, Does, Message, One, Trace};
 
 const NOT_MET: &str = "collectives that another rank's trace lacks";
 const NO_END: &str = "messages whose other end is in no trace";
 
-/// Matches what the traces of all ranks say, or that of one that stands for all `world`. Returns how many
-/// collectives were uneven.
-pub(super) fn meet(traces: &mut [Trace], world: u32, alike: bool) -> u64 {
-    messages(traces, world, alike);
-    if alike { 0 } else { collectives(traces) }
+/// What was found while ranks met.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Met {
+    /// All-to-alls whose ranks send different amounts to one another.
+    pub(super) uneven: u64,
+    /// Other collectives into which ranks put different amounts.
+    pub(super) differ: u64,
+    /// What nobody meets, of kernels that do more: it is left out. By why.
+    pub(super) left: BTreeMap<&'static str, u64>,
 }
 
-fn collectives(traces: &mut [Trace]) -> u64 {
-    // Of each group, per trace, the places of its collectives.
-    let mut groups: BTreeMap<Vec<u32>, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
-    for (which, trace) in traces.iter().enumerate() {
-        for (place, item) in trace.items.iter().enumerate() {
-            if let Does::Collective(one) = &item.does {
-                let found = groups.entry(one.ranks.clone()).or_default();
-                found.entry(which).or_default().push(place);
+/// Which communication: (trace, item, which of it).
+type Place = (usize, usize, usize);
+
+/// Matches what the traces of all ranks say, or that of one that stands for all `world`.
+pub(super) fn meet(traces: &mut [Trace], world: u32, alike: bool) -> Met {
+    let mut met = Met::default();
+    let mut lost = messages(traces, world, alike);
+    if alike {
+        met.uneven = ones(traces).filter(|(_, one)| uneven(one)).count() as u64;
+    } else {
+        lost.extend(collectives(traces, &mut met));
+    }
+    remove(traces, lost, &mut met);
+    met
+}
+
+fn uneven(one: &One) -> bool {
+    matches!(one, One::Collective(one) if one.split == Split::Uneven)
+}
+
+/// All that is communicated, each with its place.
+fn ones(traces: &[Trace]) -> impl Iterator<Item = (Place, &One)> {
+    traces.iter().enumerate().flat_map(|(which, trace)| {
+        trace.items.iter().enumerate().flat_map(move |(place, item)| {
+            let list = match &item.does {
+                Does::Communicates(list) => list.as_slice(),
+                _ => &[],
+            };
+            list.iter().enumerate().map(move |(number, one)| ((which, place, number), one))
+        })
+    })
+}
+
+fn one<'a>(traces: &'a mut [Trace], (which, place, number): &Place) -> Option<&'a mut One> {
+    match &mut traces[*which].items[*place].does {
+        Does::Communicates(list) => list.get_mut(*number),
+        _ => None,
+    }
+}
+
+fn collective<'a>(traces: &'a mut [Trace], place: &Place) -> Option<&'a mut Collective> {
+    match one(traces, place) {
+        Some(One::Collective(one)) => Some(one),
+        _ => None,
+    }
+}
+
+fn message<'a>(traces: &'a mut [Trace], place: &Place) -> Option<&'a mut Message> {
+    match one(traces, place) {
+        Some(One::Message(one)) => Some(one),
+        _ => None,
+    }
+}
+
+/// Takes out what nobody meets; what is left of its kernel is nothing else, or keeps its measured time.
+fn remove(traces: &mut [Trace], mut lost: Vec<(Place, &'static str)>, met: &mut Met) {
+    lost.sort_unstable();
+    for ((which, place, number), why) in lost.into_iter().rev() {
+        let does = &mut traces[which].items[place].does;
+        if let Does::Communicates(list) = does {
+            let one = list.remove(number);
+            if list.is_empty() {
+                *does = Does::Measured(why, one.purpose());
+            } else {
+                *met.left.entry(why).or_default() += 1;
             }
         }
     }
-    let mut uneven = 0;
+}
+
+/// Matches collectives; returns those that meet none.
+fn collectives(traces: &mut [Trace], met: &mut Met) -> Vec<(Place, &'static str)> {
+    // Of each group, per trace, its collectives.
+    let mut groups: BTreeMap<Vec<u32>, BTreeMap<usize, Vec<(Place, Operation)>>> = BTreeMap::new();
+    for (place, one) in ones(traces) {
+        if let One::Collective(one) = one {
+            let found = groups.entry(one.ranks.clone()).or_default();
+            found.entry(place.0).or_default().push((place, one.operation));
+        }
+    }
+    let mut lost = Vec::new();
     for (ranks, found) in groups {
         let operations: BTreeMap<usize, Vec<Operation>> = found
             .iter()
-            .map(|(which, places)| {
-                let operation = |place: &usize| match &traces[*which].items[*place].does {
-                    Does::Collective(one) => one.operation,
-                    _ => Operation::AllReduce,
-                };
-                (*which, places.iter().map(operation).collect())
-            })
+            .map(|(which, list)| (*which, list.iter().map(|(_, operation)| *operation).collect()))
             .collect();
         let absent = found.len() < ranks.len();
         let empty = Vec::new();
@@ -65,95 +134,75 @@ fn collectives(traces: &mut [Trace]) -> u64 {
         }
         // Where one of them fits nowhere, all are counted from the start.
         let fits = from.values().all(Option::is_some);
-        for (which, places) in &found {
-            let at = if fits { from[which].unwrap_or(0) } else { 0 };
-            for (k, place) in places.iter().enumerate() {
-                if k < at || k >= at + common {
-                    let does = &mut traces[*which].items[*place].does;
-                    if let Does::Collective(one) = does {
-                        *does = Does::Measured(NOT_MET, one.purpose);
-                    }
-                }
-            }
+        let at = |which: &usize| if fits { from[which].unwrap_or(0) } else { 0 };
+        for (which, list) in &found {
+            let meets = at(which)..at(which) + common;
+            let others = list.iter().enumerate().filter(|(k, _)| !meets.contains(k));
+            lost.extend(others.map(|(_, (place, _))| (*place, NOT_MET)));
         }
         for k in 0..common {
-            let met: Vec<(usize, usize)> = found
-                .iter()
-                .map(|(which, places)| {
-                    let at = if fits { from[which].unwrap_or(0) } else { 0 };
-                    (*which, places[at + k])
-                })
-                .collect();
-            let sizes: Vec<u64> = met
-                .iter()
-                .filter_map(|(which, place)| match &traces[*which].items[*place].does {
-                    Does::Collective(one) => Some(one.bytes),
-                    _ => None,
-                })
-                .collect();
-            let most = sizes.iter().max().copied().unwrap_or(0);
-            uneven += u64::from(sizes.iter().any(|size| *size != most));
-            for (which, place) in met {
-                if let Does::Collective(one) = &mut traces[which].items[place].does {
+            let places: Vec<Place> =
+                found.iter().map(|(which, list)| list[at(which) + k].0).collect();
+            same_bytes(traces, &places, met);
+        }
+    }
+    lost
+}
+
+/// Gives a collective of several ranks the bytes that it counts as.
+fn same_bytes(traces: &mut [Trace], places: &[Place], met: &mut Met) {
+    let each: Vec<Collective> =
+        places.iter().filter_map(|place| collective(traces, place).cloned()).collect();
+    let Some(first) = each.first() else { return };
+    let exchanges = first.operation == Operation::AllToAll;
+    let differ = each.iter().any(|one| one.bytes != first.bytes);
+    let counts = |one: &Collective| match one.split {
+        // Nobody says what of it stays.
+        Split::Untold if exchanges && differ => exchange::bound(one.bytes, one.ranks.len()),
+        _ => one.bytes,
+    };
+    let most = each.iter().map(counts).max().unwrap_or(0);
+    if exchanges {
+        let uneven = differ || each.iter().any(|one| one.split == Split::Uneven);
+        met.uneven += u64::from(uneven);
+    } else {
+        met.differ += u64::from(differ);
+    }
+    for place in places {
+        if let Some(one) = collective(traces, place) {
+            one.bytes = most;
+        }
+    }
+}
+
+/// Matches messages; returns those of which the other end is nowhere.
+fn messages(traces: &mut [Trace], world: u32, alike: bool) -> Vec<(Place, &'static str)> {
+    // Of each way, its sends and its receives.
+    let mut ways: BTreeMap<(u32, u32), [Vec<Place>; 2]> = BTreeMap::new();
+    for (place, one) in ones(traces) {
+        let One::Message(one) = one else { continue };
+        let rank = traces[place.0].rank;
+        let (mut from, mut to) = if one.sends { (rank, one.peer) } else { (one.peer, rank) };
+        if alike {
+            // One trace stands for all: a way is a distance.
+            (from, to) = (0, (to + world - from) % world);
+        }
+        ways.entry((from, to)).or_default()[usize::from(!one.sends)].push(place);
+    }
+    let mut lost = Vec::new();
+    for [sends, receives] in ways.values() {
+        let met = sends.len().min(receives.len());
+        lost.extend(sends[met..].iter().chain(&receives[met..]).map(|place| (*place, NO_END)));
+        for ends in sends.iter().zip(receives) {
+            let ends = [ends.0, ends.1];
+            let bytes = |place| message(traces, place).map(|one| one.bytes);
+            let most = ends.into_iter().filter_map(bytes).max().unwrap_or(0);
+            for place in ends {
+                if let Some(one) = message(traces, place) {
                     one.bytes = most;
                 }
             }
         }
     }
-    uneven
-}
-
-/// Which message: (trace, item, message).
-type Place = (usize, usize, usize);
-
-fn messages(traces: &mut [Trace], world: u32, alike: bool) {
-    // Of each way, its sends and its receives.
-    let mut ways: BTreeMap<(u32, u32), [Vec<Place>; 2]> = BTreeMap::new();
-    for (which, trace) in traces.iter().enumerate() {
-        for (place, item) in trace.items.iter().enumerate() {
-            let Does::Messages(list) = &item.does else { continue };
-            for (number, one) in list.iter().enumerate() {
-                let (mut from, mut to) =
-                    if one.sends { (trace.rank, one.peer) } else { (one.peer, trace.rank) };
-                if alike {
-                    // One trace stands for all: a way is a distance.
-                    (from, to) = (0, (to + world - from) % world);
-                }
-                let ends = ways.entry((from, to)).or_default();
-                ends[usize::from(!one.sends)].push((which, place, number));
-            }
-        }
-    }
-    let mut lost: Vec<Place> = Vec::new();
-    for [sends, receives] in ways.values() {
-        let met = sends.len().min(receives.len());
-        lost.extend(&sends[met..]);
-        lost.extend(&receives[met..]);
-        for (send, receive) in sends.iter().zip(receives) {
-            let ends = [send, receive];
-            let bytes = ends.iter().filter_map(|end| bytes(traces, end)).max().unwrap_or(0);
-            for (which, place, number) in ends {
-                if let Does::Messages(list) = &mut traces[*which].items[*place].does {
-                    list[*number].bytes = bytes;
-                }
-            }
-        }
-    }
-    lost.sort_unstable();
-    for (which, place, number) in lost.into_iter().rev() {
-        let does = &mut traces[which].items[place].does;
-        if let Does::Messages(list) = does {
-            let one = list.remove(number);
-            if list.is_empty() {
-                *does = Does::Measured(NO_END, one.purpose);
-            }
-        }
-    }
-}
-
-fn bytes(traces: &[Trace], (which, place, number): &Place) -> Option<u64> {
-    match &traces[*which].items[*place].does {
-        Does::Messages(list) => Some(list[*number].bytes),
-        _ => None,
-    }
+    lost
 }

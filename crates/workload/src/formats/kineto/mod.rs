@@ -29,6 +29,7 @@ mod account;
 mod build;
 mod calls;
 mod events;
+mod exchange;
 mod execution;
 pub(super) mod format;
 mod host;
@@ -37,6 +38,7 @@ mod said;
 mod timed;
 mod trace;
 mod words;
+mod world;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,19 +69,25 @@ pub struct Imported {
     pub warnings: Vec<String>,
 }
 
-/// Reads one trace for all ranks, or one for each. `step` takes the kernels of one profiler step.
+/// Reads one trace for all ranks, or one for each. `step` takes the kernels of one profiler step; `npus` is how
+/// many ranks the job had, where no trace says it.
 ///
 /// # Errors
 /// A file that is no trace, of an unknown or repeated rank, without kernels or without that step, or
-/// without most kernels of its communication; ranks that are missing; groups that disagree.
-pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadError> {
+/// without most kernels of its communication; ranks that are missing; groups that disagree; nothing that
+/// says how many ranks there are.
+pub fn read(
+    files: &[PathBuf],
+    step: Option<u32>,
+    npus: Option<u32>,
+) -> Result<Imported, WorkloadError> {
     let mut traces = Vec::new();
     let bounds = Bounds::of_environment()?;
     let mut kept = 0;
     for path in files {
         let mut events = events::read(path, bounds, kept)?;
         kept += events.kept();
-        whole(path, &events)?;
+        whole(path, &mut events)?;
         if let Some(step) = step {
             cut(path, &mut events, step)?;
         }
@@ -93,6 +101,15 @@ pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadEr
             ));
         }
         if events.kernels.is_empty() && events.work.is_empty() && events.own.is_empty() {
+            if events.xla {
+                return Err(wrong(
+                    path,
+                    "it is a trace of XLA's profiler (JAX, TensorFlow), which holds no sizes of communication"
+                        .to_owned(),
+                    "traces of PyTorch are read; of a JAX job, describe the model in a scenario \
+                     (`allrail schema` lists its keys)",
+                ));
+            }
             return Err(wrong(
                 path,
                 "it has neither kernels nor operators".to_owned(),
@@ -101,15 +118,18 @@ pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadEr
         }
         traces.push((path.clone(), events));
     }
-    build::build(traces)
+    build::build(traces, npus)
 }
 
 fn wrong(path: &Path, why: String, hint: &str) -> WorkloadError {
     WorkloadError::new("file", path.display(), why, hint)
 }
 
+/// Why a communication is left out that has no kernel.
+const LOST: &str = "communications that the host called for and whose kernels are not in the trace";
+
 /// Refuses a trace whose communication, or whose kernels, are mostly not in it.
-fn whole(path: &Path, events: &Events) -> Result<(), WorkloadError> {
+fn whole(path: &Path, events: &mut Events) -> Result<(), WorkloadError> {
     if events.kernels.is_empty() && events.launched() {
         return Err(wrong(
             path,
@@ -121,18 +141,22 @@ fn whole(path: &Path, events: &Events) -> Result<(), WorkloadError> {
     if events.world == Some(1) {
         return Ok(());
     }
-    let asked = calls::Calls::new(events.host.clone()).on_accelerator();
-    let seen = events.kernels.iter().filter(|kernel| kernel.said.is_some()).count();
-    if asked > 2 * seen {
+    let origins = calls::Origins::new(events);
+    let (asked, lost) = (origins.asked, origins.lost);
+    if 2 * lost > asked {
         return Err(wrong(
             path,
             format!(
                 "most of its communication is lost: its host called for {asked} communications on \
-                 the accelerator, and {seen} of their kernels are in it"
+                 the accelerator, and {} of their kernels are in it",
+                asked - lost
             ),
             "profile with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`, and fewer steps \
              if the profiler's buffer was full",
         ));
+    }
+    if lost > 0 {
+        events.dropped.insert(LOST, lost as u64);
     }
     Ok(())
 }

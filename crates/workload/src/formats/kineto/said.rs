@@ -38,6 +38,11 @@ pub(super) struct Said {
     pub(super) cut: bool,
     /// The other end of a message.
     pub(super) peer: Option<Whom>,
+    /// Of an all-to-all: how what is put in, and what is got, is split over the group, in any unit.
+    /// Both empty: evenly.
+    pub(super) splits: Option<[Vec<u64>; 2]>,
+    /// This rank's place in the group.
+    pub(super) place: Option<u32>,
 }
 
 /// How a peer is counted.
@@ -80,6 +85,8 @@ impl Said {
             (mine, theirs) => mine.or(theirs),
         };
         self.size = self.size.or(other.size);
+        self.splits = self.splits.or(other.splits);
+        self.place = self.place.or(other.place);
         self.peer = self.peer.or(other.peer);
         if self.ranks.is_empty() {
             (self.ranks, self.cut) = (other.ranks, other.cut);
@@ -92,6 +99,35 @@ impl Said {
         kind(&self.name)
     }
 
+    /// Whether it speaks of the end of a group of calls, or of waiting, and not of a call of its own.
+    pub(super) fn is_mark(&self) -> bool {
+        let name = self.name.trim_start_matches('_').to_lowercase().replace('_', "");
+        MARKS.iter().any(|mark| name.starts_with(mark))
+    }
+
+    /// Whether both speak of the same call.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.elements == other.elements
+    }
+
+    /// How many ranks the group has, where any of its words tells: its size, its ranks, how many parts an
+    /// all-to-all has, how many times as large the result of a gather is.
+    pub(super) fn members(&self) -> Option<u64> {
+        let listed = (!self.ranks.is_empty() && !self.cut).then_some(self.ranks.len() as u64);
+        let parts = self.splits.iter().flatten().map(|list| list.len() as u64).max();
+        let times = |large: u64, small: u64| {
+            (small > 0 && large > small && large % small == 0).then(|| large / small)
+        };
+        let ratio = match (self.kind(), self.elements) {
+            (Some(Kind::Operation(Operation::AllGather)), Some((sent, got))) => times(got, sent),
+            (Some(Kind::Operation(Operation::ReduceScatter)), Some((sent, got))) => {
+                times(sent, got)
+            }
+            _ => None,
+        };
+        self.size.or(listed).or(parts.filter(|parts| *parts > 0)).or(ratio)
+    }
+
     /// Bytes put in and got, per rank, if that is known. `kernel` is the name of NCCL's kernel.
     pub(super) fn bytes(&self, kernel: &str) -> Option<(u64, u64)> {
         let (sent, received) = self.elements?;
@@ -99,6 +135,10 @@ impl Said {
         Some((sent.checked_mul(width)?, received.checked_mul(width)?))
     }
 }
+
+/// Words of PyTorch for what is no call: the end of a group of calls, which launches what they have
+/// asked for (`nccl:coalesced`), and the wait for one.
+const MARKS: [&str; 5] = ["coalesced", "startcoalescing", "endcoalescing", "wait", "init"];
 
 /// By what PyTorch calls it, with or without the backend's name and underscores.
 pub(super) fn kind(said: &str) -> Option<Kind> {
@@ -178,6 +218,21 @@ pub(super) fn purpose(about: &str) -> Purpose {
         Purpose::Data
     } else {
         Purpose::Other
+    }
+}
+
+/// A list of how much goes to each rank, or its text; `None` where it is none, or was cut.
+pub(super) fn parts(value: Option<&Value>) -> Option<Vec<u64>> {
+    match value? {
+        Value::Array(list) => list.iter().map(Value::as_u64).collect(),
+        Value::String(text) => {
+            let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
+            if inner.trim().is_empty() {
+                return Some(Vec::new());
+            }
+            inner.split(',').map(|one| one.trim().parse().ok()).collect()
+        }
+        _ => None,
     }
 }
 

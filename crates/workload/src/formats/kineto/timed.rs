@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::trace::{Does, Item, Trace};
+use super::trace::{Does, Item, One, Trace};
 
 /// Of all ranks that there are traces of.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -47,22 +47,28 @@ pub(super) fn timed(traces: &[Trace], alike: bool, steps: Vec<u32>) -> Timed {
     for trace in traces {
         let mut places: BTreeMap<&[u32], usize> = BTreeMap::new();
         for item in &trace.items {
-            let Does::Collective(one) = &item.does else { continue };
-            let place = places.entry(&one.ranks).or_default();
-            let (found, us) = (groups.entry(&one.ranks).or_default(), item.end - item.start);
-            match found.get_mut(*place) {
-                Some(met) => met.us = met.us.min(us),
-                None => found.push(Measured {
-                    operation: one.operation.to_string(),
-                    bytes: one.bytes,
-                    ranks: one.ranks.len(),
-                    us,
-                }),
+            let Does::Communicates(list) = &item.does else { continue };
+            // Of a kernel that does several things, none has a time of its own.
+            let us = if list.len() == 1 { item.end - item.start } else { f64::INFINITY };
+            for one in list {
+                let One::Collective(one) = one else { continue };
+                let place = places.entry(&one.ranks).or_default();
+                let found = groups.entry(&one.ranks).or_default();
+                match found.get_mut(*place) {
+                    Some(met) => met.us = met.us.min(us),
+                    None => found.push(Measured {
+                        operation: one.operation.to_string(),
+                        bytes: one.bytes,
+                        ranks: one.ranks.len(),
+                        us,
+                    }),
+                }
+                *place += 1;
             }
-            *place += 1;
         }
     }
-    let collectives = groups.into_values().flatten().collect();
+    let of_one = |met: &Measured| met.us.is_finite();
+    let collectives = groups.into_values().flatten().filter(of_one).collect();
     Timed { span_us, exposed_us, alike, steps, collectives }
 }
 
@@ -100,6 +106,7 @@ fn union<'a>(items: impl Iterator<Item = &'a Item>) -> f64 {
 mod tests {
     use allrail_collective::Operation;
 
+    use super::super::exchange::Split;
     use super::super::trace::Collective;
     use super::*;
     use crate::graph::Purpose;
@@ -109,13 +116,14 @@ mod tests {
     }
 
     fn reduces() -> Does {
-        Does::Collective(Collective {
+        Does::Communicates(vec![One::Collective(Collective {
             operation: Operation::AllReduce,
             bytes: 8,
+            split: Split::Even,
             ranks: vec![0, 1],
             label: String::new(),
             purpose: Purpose::Data,
-        })
+        })])
     }
 
     #[test]

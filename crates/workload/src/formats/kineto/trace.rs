@@ -5,8 +5,9 @@ use std::path::Path;
 
 use allrail_collective::Operation;
 
-use super::calls::Calls;
-use super::events::{Events, Kernel};
+use super::calls::{Calls, Origin, Origins};
+use super::events::Events;
+use super::exchange::{self, Split};
 use super::said::{Kind, Said, Whom, purpose};
 use crate::error::WorkloadError;
 use crate::graph::Purpose;
@@ -29,12 +30,28 @@ pub(super) enum Does {
     Compute,
     /// Copies beside the accelerator.
     Copy,
-    /// Communicates.
-    Collective(Collective),
-    /// Sends and receives, all at once.
-    Messages(Vec<Message>),
+    /// Communicates: all of it at once, one thing at least.
+    Communicates(Vec<One>),
     /// Communicates, and why only its time is known.
     Measured(&'static str, Purpose),
+}
+
+/// One of the things that a kernel communicates.
+#[derive(Clone, Debug)]
+pub(super) enum One {
+    /// A collective.
+    Collective(Collective),
+    /// A message.
+    Message(Message),
+}
+
+impl One {
+    pub(super) fn purpose(&self) -> Purpose {
+        match self {
+            Self::Collective(one) => one.purpose,
+            Self::Message(one) => one.purpose,
+        }
+    }
 }
 
 /// A collective.
@@ -42,6 +59,8 @@ pub(super) enum Does {
 pub(super) struct Collective {
     pub(super) operation: Operation,
     pub(super) bytes: u64,
+    /// Of an all-to-all, how its bytes were found.
+    pub(super) split: Split,
     /// Ascending, two at least.
     pub(super) ranks: Vec<u32>,
     pub(super) label: String,
@@ -72,7 +91,6 @@ const NOT_KNOWN: &str = "communication whose collective is not known";
 const NO_SIZE: &str = "communication whose size is not known";
 const NO_GROUP: &str = "communication whose process group is not known";
 const NO_PEER: &str = "messages whose peer is not known";
-const MIXED: &str = "several collectives in one kernel";
 const ALONE: &str = "communication of one rank with itself";
 
 /// Reads what a rank did off the events of its file.
@@ -85,7 +103,8 @@ pub(super) fn trace(
     world: u32,
     events: &Events,
 ) -> Result<Trace, WorkloadError> {
-    let mut reader = Reader { path, rank, world, groups: &events.groups, groupless: 0 };
+    let sizes = sizes(events);
+    let mut reader = Reader { path, rank, world, groups: &events.groups, sizes, groupless: 0 };
     let mut items = if events.kernels.is_empty() {
         reader.host(events)?
     } else {
@@ -95,56 +114,59 @@ pub(super) fn trace(
     Ok(Trace { rank, items, groupless: reader.groupless })
 }
 
+/// How many ranks each named group has, by any of its communications.
+pub(super) fn sizes(events: &Events) -> BTreeMap<String, u64> {
+    let mut sizes = BTreeMap::new();
+    for said in events.said() {
+        if let Some(members) = said.members().filter(|_| !said.group.is_empty()) {
+            sizes.insert(said.group.clone(), members);
+        }
+    }
+    sizes
+}
+
 struct Reader<'a> {
     path: &'a Path,
     rank: u32,
     world: u32,
     groups: &'a BTreeMap<String, Vec<u32>>,
+    /// How many ranks groups have of which a trace names no ranks.
+    sizes: BTreeMap<String, u64>,
     groupless: u64,
 }
 
 impl Reader<'_> {
     fn accelerator(&mut self, events: &Events) -> Result<Vec<Item>, WorkloadError> {
-        let mut calls = Calls::new(events.host.clone());
-        let launch = |kernel: &Kernel| events.launches.get(&kernel.correlation?);
-        let communicates = |kernel: &&Kernel| kernel.said.is_some();
-        // Launches of NCCL by thread, in order: a group's calls lie between two of them.
-        let mut launches: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for kernel in events.kernels.iter().filter(communicates) {
-            let Some((thread, at)) = launch(kernel) else { continue };
-            launches.entry(thread).or_default().push(*at);
-            if let Some(place) = calls.around(thread, *at) {
-                calls.launches(thread, place);
-            }
-        }
-        launches.values_mut().for_each(|list| list.sort_by(f64::total_cmp));
-        let mut items = Vec::new();
-        for kernel in &events.kernels {
-            let does = match &kernel.said {
-                None if kernel.copies => Does::Copy,
-                None => Does::Compute,
-                Some(said) => {
-                    let mut said = vec![said.clone()];
-                    if let Some((thread, at)) = launch(kernel) {
-                        if let Some(place) = calls.around(thread, *at) {
-                            said[0] = said[0].clone().or(calls.get(thread, place).said.clone());
-                        } else if said[0].kind().is_none() {
-                            let before =
-                                launches.get(thread.as_str()).map_or(&[][..], Vec::as_slice);
-                            let since = before[..before.partition_point(|one| one < at)].last();
-                            let since = since.copied().unwrap_or(f64::NEG_INFINITY);
-                            let grouped = calls.grouped(thread, since, *at);
-                            if !grouped.is_empty() {
-                                said = grouped.into_iter().cloned().collect();
-                            }
-                        }
-                    }
-                    self.communication(&kernel.name, &said)?
+        let origins = Origins::new(events);
+        let mut items: Vec<Item> = Vec::new();
+        for (kernel, origin) in events.kernels.iter().zip(&origins.of) {
+            let does = match (&kernel.said, origin) {
+                (None, _) if kernel.copies => Does::Copy,
+                (None, _) => Does::Compute,
+                (Some(said), Origin::Unknown | Origin::GoesOn(_)) => {
+                    self.communication(&kernel.name, std::slice::from_ref(said))?
                 }
+                (Some(said), Origin::Call(call)) => {
+                    self.communication(&kernel.name, &[said.clone().or(call.clone())])?
+                }
+                (Some(_), Origin::Group(calls)) => self.communication(&kernel.name, calls)?,
             };
             let (name, stream) = (kernel.name.clone(), kernel.stream);
             items.push(Item { name, stream, start: kernel.start, end: kernel.end, does });
         }
+        // A group's later kernels carry what does not fit into the first: together they are one.
+        let mut goes_on = vec![false; items.len()];
+        for (place, origin) in origins.of.iter().enumerate() {
+            let Origin::GoesOn(first) = origin else { continue };
+            let (stream, end) = (items[place].stream, items[place].end);
+            let first = &mut items[*first];
+            if first.stream == stream && matches!(first.does, Does::Communicates(_)) {
+                first.end = first.end.max(end);
+                goes_on[place] = true;
+            }
+        }
+        let mut goes_on = goes_on.into_iter();
+        items.retain(|_| !goes_on.next().unwrap_or_default());
         Ok(items)
     }
 
@@ -176,8 +198,7 @@ impl Reader<'_> {
 
     /// What a kernel does whose calls on the host are `said`.
     fn communication(&mut self, kernel: &str, said: &[Said]) -> Result<Does, WorkloadError> {
-        let mut messages = Vec::new();
-        let mut collectives: Vec<Collective> = Vec::new();
+        let mut found: Vec<One> = Vec::new();
         let all = said.first().map_or(Purpose::Other, |said| purpose(&said.about));
         for said in said {
             let Some(kind) = said.kind() else { return Ok(Does::Measured(NOT_KNOWN, all)) };
@@ -197,46 +218,61 @@ impl Reader<'_> {
                 Kind::Operation(operation) => operation,
                 Kind::Barrier => Operation::AllReduce,
                 Kind::Send | Kind::Receive => {
-                    let peer = match said.peer {
-                        Some(Whom::Rank(peer)) => Some(peer),
-                        Some(Whom::Place(place)) => ranks.get(place as usize).copied(),
-                        None => None,
-                    };
-                    // Of two ranks, the other one.
-                    let other = || match ranks[..] {
-                        [a, b] => Some(if a == self.rank { b } else { a }),
-                        _ => None,
-                    };
-                    let Some(peer) =
-                        peer.or_else(other).filter(|peer| *peer != self.rank && *peer < self.world)
-                    else {
+                    let Some(peer) = self.peer(said, &ranks) else {
                         return Ok(Does::Measured(NO_PEER, all));
                     };
                     let sends = kind == Kind::Send;
-                    messages.push(Message { sends, peer, bytes: sent.max(received), purpose });
+                    let bytes = sent.max(received);
+                    found.push(One::Message(Message { sends, peer, bytes, purpose }));
                     continue;
                 }
             };
-            let bytes = match operation {
-                Operation::AllGather => received.max(sent.saturating_mul(ranks.len() as u64)),
-                Operation::ReduceScatter => sent,
-                _ => sent.max(received),
+            let (bytes, split) = match operation {
+                Operation::AllGather => {
+                    (received.max(sent.saturating_mul(ranks.len() as u64)), Split::Even)
+                }
+                Operation::ReduceScatter => (sent, Split::Even),
+                Operation::AllToAll => {
+                    let own = ranks.binary_search(&self.rank).ok();
+                    exchange::bytes(said, (sent, received), ranks.len(), own)
+                }
+                _ => (sent.max(received), Split::Even),
             };
             let label = if said.about.is_empty() { &said.group } else { &said.about };
-            let label = label.clone();
-            match collectives.last_mut() {
-                // What is coalesced is one collective of all its bytes.
-                Some(last) if last.operation == operation && last.ranks == ranks => {
-                    last.bytes = last.bytes.saturating_add(bytes);
+            let one = Collective { operation, bytes, split, ranks, label: label.clone(), purpose };
+            let alike = found.iter_mut().find_map(|other| match other {
+                One::Collective(other)
+                    if other.operation == operation && other.ranks == one.ranks =>
+                {
+                    Some(other)
                 }
-                _ => collectives.push(Collective { operation, bytes, ranks, label, purpose }),
+                _ => None,
+            });
+            match alike {
+                // What is coalesced is one collective of all its bytes.
+                Some(other) => {
+                    other.bytes = other.bytes.saturating_add(one.bytes);
+                    other.split = other.split.max(one.split);
+                }
+                None => found.push(One::Collective(one)),
             }
         }
-        Ok(match (collectives.pop(), messages.is_empty()) {
-            (Some(one), true) if collectives.is_empty() => Does::Collective(one),
-            (None, false) => Does::Messages(messages),
-            _ => Does::Measured(MIXED, all),
-        })
+        Ok(Does::Communicates(found))
+    }
+
+    /// The other end of a message.
+    fn peer(&self, said: &Said, ranks: &[u32]) -> Option<u32> {
+        let named = match said.peer {
+            Some(Whom::Rank(peer)) => Some(peer),
+            Some(Whom::Place(place)) => ranks.get(place as usize).copied(),
+            None => None,
+        };
+        // Of two ranks, the other one.
+        let other = || match ranks[..] {
+            [a, b] => Some(if a == self.rank { b } else { a }),
+            _ => None,
+        };
+        named.or_else(other).filter(|peer| *peer != self.rank && *peer < self.world)
     }
 
     /// Whom a communication is among, ascending; `None` if that is not known.
@@ -245,13 +281,16 @@ impl Reader<'_> {
             if said.ranks.is_empty() { self.groups.get(&said.group) } else { Some(&said.ranks) };
         let mut ranks = match listed {
             Some(ranks) => ranks.clone(),
-            None if said.size.is_some_and(|size| size != u64::from(self.world)) => return Ok(None),
             None => {
+                let size = said.members().or_else(|| self.sizes.get(&said.group).copied());
+                if size.is_some_and(|size| size != u64::from(self.world)) {
+                    return Ok(None);
+                }
                 let distinct: BTreeSet<&Vec<u32>> = self.groups.values().collect();
                 match distinct.first() {
-                    Some(only) if distinct.len() == 1 && said.size.is_none() => (*only).clone(),
+                    Some(only) if distinct.len() == 1 && size.is_none() => (*only).clone(),
                     _ => {
-                        self.groupless += u64::from(said.size.is_none());
+                        self.groupless += u64::from(size.is_none());
                         (0..self.world).collect()
                     }
                 }

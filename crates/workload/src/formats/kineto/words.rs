@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use allrail_collective::Operation;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::said::{
-    Kind, Said, Whom, evenly, kind, number, of_outputs_and_inputs, peer_of_name, rank, ranks,
-    shapes, text,
+    Kind, Said, Whom, evenly, kind, number, of_outputs_and_inputs, parts, peer_of_name, rank,
+    ranks, shapes, text,
 };
 
 /// Why operators of the host are left out, where kernels stand for them.
@@ -51,6 +52,12 @@ pub(super) struct Args {
     first: Option<Value>,
     #[serde(rename = "Global rank stride")]
     apart: Option<Value>,
+    #[serde(rename = "In split size")]
+    in_splits: Option<Value>,
+    #[serde(rename = "Out split size")]
+    out_splits: Option<Value>,
+    #[serde(skip)]
+    place: Option<u32>,
     #[serde(rename = "Src Rank")]
     source: Option<Value>,
     #[serde(rename = "Dst Rank")]
@@ -61,9 +68,20 @@ pub(super) struct Args {
     types: Option<Value>,
     #[serde(rename = "Concrete Inputs")]
     inputs: Option<Value>,
+    /// Of XLA.
+    hlo_op: Option<Value>,
+    hlo_module: Option<Value>,
+    /// Of metadata: the name of a process.
+    name: Option<Value>,
 }
 
 impl Args {
+    /// Whether an event is of XLA's profiler, as JAX and TensorFlow have it.
+    pub(super) fn is_of_xla(&self) -> bool {
+        let named = self.name.as_ref().and_then(Value::as_str).unwrap_or_default();
+        self.hlo_op.is_some() || self.hlo_module.is_some() || named.starts_with("/device:")
+    }
+
     /// Of a node of an execution trace: shapes, types and values of its inputs, and its attributes.
     pub(super) fn of_execution(
         dims: Option<Value>,
@@ -72,20 +90,73 @@ impl Args {
         attributes: &BTreeMap<String, Value>,
     ) -> Self {
         let said = |name: &str| attributes.get(name).cloned();
+        let listed = Listed::of(inputs.as_ref());
         Self {
-            collective: said("collective_name"),
+            collective: said("collective_name").or(listed.collective),
             dtype: said("dtype"),
             in_elements: said("in_msg_nelems"),
             out_elements: said("out_msg_nelems"),
-            size: said("pg_size"),
-            group: said("pg_name"),
+            size: said("pg_size").or(listed.size),
+            group: said("pg_name").or(listed.group),
             about: said("pg_desc"),
-            first: said("global_rank_start"),
-            apart: said("global_rank_stride"),
+            first: said("global_rank_start").or(listed.first),
+            apart: said("global_rank_stride").or(listed.apart),
+            in_splits: said("in_split_size").or(listed.in_splits),
+            out_splits: said("out_split_size").or(listed.out_splits),
+            place: listed.place,
             dims,
             types,
             inputs,
             ..Self::default()
+        }
+    }
+}
+
+/// What the inputs of `record_param_comms` say by their places, which its attributes say by name since
+/// PyTorch 2.3: …, the group, this rank's place in it, the collective, two lists of splits, then
+/// (since 2.1) the first rank and how far apart they are, and the size.
+#[derive(Default)]
+struct Listed {
+    collective: Option<Value>,
+    group: Option<Value>,
+    place: Option<u32>,
+    in_splits: Option<Value>,
+    out_splits: Option<Value>,
+    first: Option<Value>,
+    apart: Option<Value>,
+    size: Option<Value>,
+}
+
+impl Listed {
+    fn of(inputs: Option<&Value>) -> Self {
+        let list = inputs.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let of_lists = |at: &usize| {
+            // `<Object>` is no word of PyTorch for a collective.
+            let named = list[*at].as_str().is_some_and(|name| !name.starts_with('<'));
+            named && list[at + 1].is_array() && list[at + 2].is_array()
+        };
+        let Some(at) = (2..list.len().saturating_sub(2)).find(of_lists) else {
+            return Self::default();
+        };
+        let numbers: Vec<&Value> =
+            list[at + 3..].iter().take_while(|one| one.is_number()).collect();
+        let [first, apart, size] = match numbers[..] {
+            [first, apart, size, ..] => [Some(first), Some(apart), Some(size)],
+            [size] => [None, None, Some(size)],
+            _ => [None; 3],
+        };
+        // A tuple of name and description; before, a number.
+        let group = list[at - 2].get(0).unwrap_or(&list[at - 2]);
+        let group = (group.is_string() || group.is_number()).then(|| text(Some(group)).into());
+        Self {
+            collective: Some(list[at].clone()),
+            group,
+            place: rank(Some(&list[at - 1])),
+            in_splits: Some(list[at + 1].clone()),
+            out_splits: Some(list[at + 2].clone()),
+            first: first.cloned(),
+            apart: apart.cloned(),
+            size: size.cloned(),
         }
     }
 }
@@ -125,7 +196,7 @@ pub(super) fn of_host(name: &str, args: &Args) -> Option<(Said, u8)> {
         .then(|| (shapes.iter().fold(0u64, |sum, one| sum.saturating_add(*one)), 0));
     if name == "record_param_comms" {
         let said = of_arguments(args);
-        let rank = if args.collective.is_some() { 3 } else { 1 };
+        let rank = if args.in_elements.is_some() { 3 } else { 1 };
         let elements = said.elements.or(inputs);
         let dtype = if said.dtype.is_empty() { dtype } else { said.dtype.clone() };
         return Some((Said { elements, dtype, ..said }, rank));
@@ -140,12 +211,32 @@ pub(super) fn of_host(name: &str, args: &Args) -> Option<(Said, u8)> {
             _ => None,
         };
         let elements = of_outputs_and_inputs(&operation, &shapes);
-        return Some((Said { name: operation, elements, dtype, peer, ..Said::default() }, 0));
+        let exchanges = kind(&operation) == Some(Kind::Operation(Operation::AllToAll));
+        let splits = exchanges.then(|| of_exchange(args, values)).flatten();
+        let said = Said { name: operation, elements, dtype, peer, splits, ..Said::default() };
+        return Some((said, 0));
     }
     backend(name)?;
     let operation = name.split_once(':').map_or("", |(_, operation)| operation).to_owned();
     let peer = peer_of_name(&operation);
     Some((Said { name: operation, elements: inputs, dtype, peer, ..Said::default() }, 2))
+}
+
+/// How `c10d::alltoall_base_` splits, by its two lists, or `c10d::alltoall_`, by its lists of tensors;
+/// of both, what comes out is first.
+fn of_exchange(args: &Args, values: Option<&Vec<Value>>) -> Option<[Vec<u64>; 2]> {
+    let whole = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(Value::is_u64));
+    let lists = values.map_or(&[][..], Vec::as_slice).get(3..5);
+    if let Some([out, into]) = lists.filter(|lists| lists.iter().all(whole)) {
+        return Some([parts(Some(into))?, parts(Some(out))?]);
+    }
+    let dims = args.dims.as_ref()?.as_array()?;
+    let of_list = |at: usize| {
+        let list = dims.get(at)?.as_array().filter(|list| list.iter().all(Value::is_array))?;
+        let sizes = shapes(Some(&Value::Array(list.clone())));
+        (sizes.len() > 1 && sizes.len() == list.len()).then_some(sizes)
+    };
+    Some([of_list(1)?, of_list(0)?])
 }
 
 /// What stands in the arguments themselves.
@@ -167,6 +258,12 @@ fn of_arguments(args: &Args) -> Said {
     let ends = [rank(args.destination.as_ref()), rank(args.source.as_ref())];
     let receives = kind(&name) == Some(Kind::Receive);
     let peer = if receives { ends[1].or(ends[0]) } else { ends[0].or(ends[1]) };
+    let exchanges = kind(&name) == Some(Kind::Operation(Operation::AllToAll));
+    let both = [parts(args.in_splits.as_ref()), parts(args.out_splits.as_ref())];
+    let splits = match both {
+        [Some(into), Some(out)] if exchanges => Some([into, out]),
+        _ => None,
+    };
     Said {
         name,
         elements,
@@ -177,5 +274,7 @@ fn of_arguments(args: &Args) -> Said {
         ranks: listed,
         cut,
         peer: peer.map(Whom::Rank),
+        splits,
+        place: args.place,
     }
 }

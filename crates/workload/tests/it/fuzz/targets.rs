@@ -101,8 +101,8 @@ fn trace_groups(folder: &Path, input: &[u8]) -> Ended {
 /// A profiler's trace, of one rank or two, plain or zipped: all of it, and its step 1.
 fn kineto(folder: &Path, input: &[u8]) -> Ended {
     let files = files(folder, input, 2, |rank| format!("rank{rank}.json"));
-    let whole = kineto::read(&files, None)?;
-    let step = kineto::read(&files, Some(1));
+    let whole = kineto::read(&files, None, None)?;
+    let step = kineto::read(&files, Some(1), None);
     Ok(format!("{} {}", shape(&whole.graph), step.is_ok()))
 }
 

@@ -27,6 +27,7 @@ use super::error::TraceError;
 use super::groups::ProcessGroups;
 use super::record::{Kind, Record};
 use super::scale::Scaling;
+use super::streams::Streams;
 use crate::device::{self, Cost, Device};
 use crate::graph::{ActorId, Builder, GroupId, Node, NodeId, Pass, Work};
 
@@ -73,6 +74,8 @@ pub(super) struct Translator<'a> {
     /// Which collectives are traces of their own, and the nodes that are.
     pub(super) customs: Option<&'a Customs>,
     custom: Vec<(NodeId, PathBuf)>,
+    /// What runs on which stream.
+    pub(super) streams: Streams,
 }
 
 impl<'a> Translator<'a> {
@@ -103,6 +106,7 @@ impl<'a> Translator<'a> {
             known: Vec::new(),
             customs: None,
             custom: Vec::new(),
+            streams: Streams::default(),
         }
     }
 
@@ -119,6 +123,7 @@ impl<'a> Translator<'a> {
         self.shapes.clear();
         self.messages = None;
         self.custom.retain(|(node, _)| node.index() < base);
+        self.streams.truncate(base);
     }
 
     /// The nodes that are traces of their own, ascending, each with that trace.
@@ -236,6 +241,8 @@ impl<'a> Translator<'a> {
         let priority = u64::from(node.priority.cast_unsigned()) << 4;
         let marks = u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | measured;
         self.mix(marks | priority);
+        let stream = node.stream.filter(|_| !node.on_cpu);
+        self.mix(stream.map_or(0, |stream| stream.wrapping_add(1)));
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
@@ -243,6 +250,10 @@ impl<'a> Translator<'a> {
                 let path = customs.of(operation, node.id.unwrap_or_default());
                 self.custom.extend(path.map(|path| (id, path.to_owned())));
             }
+            if let Some(stream) = stream {
+                self.streams.put(id, stream);
+            }
+            self.streams.hosts |= node.on_cpu;
             if delay {
                 builder.delay(id);
                 if node.ours.measured {
