@@ -293,6 +293,17 @@ def test_a_mistake_is_one_message(folder, allrail_cli, name):
         ("chakra.0.json", '{"workload_graph": [{"Id": 1, "NodeType": 4}]}', "give the `.et`"),
         ("rank0.json", '{"id": "3", "type": "COMP_NODE"}', "give the `.et`"),
         ("traces.tar.gz", "", "unpack it"),
+        ("jax.trace.json", '{"traceEvents": [{"args": {"hlo_op": "fusion.3"}}]}', "JAX"),
+        ("jax.json", '{"traceEvents": [{"args": {"name": "/device:GPU:0"}}]}', "JAX"),
+        ("host.xplane.pb", "", "JAX"),
+        ("run.nsys-rep", "", "Nsight"),
+        ("run.sqlite", "SQLite format 3", "Nsight"),
+        ("run.json", '{"data": []}\n{"Type": 80, "CudaEvent": {"streamId": 7}}', "Nsight"),
+        ("run.jsonl", '{"table": "CUPTI_ACTIVITY_KIND_KERNEL"}', "Nsight"),
+        ("plan.json", '{"name": "a", "gpus": [{"id": 0, "input_chunks": 16}]}', "MSCCL++"),
+        ("plan.json", '{"gpus": [{"threadblocks": []}], "collective": "allreduce"}', "MSCCL++"),
+        ("ring.xml", '<algo name="ring" nchunksperloop="8">', "MSCCL"),
+        ("timeline.json", '[{"name": "NEGOTIATE_ALLREDUCE"}]', "Horovod"),
     ],
 )
 def test_what_is_near_a_trace_is_told_apart(name, text, told, tmp_path, allrail_cli):

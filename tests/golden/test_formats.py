@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 import allrail
+from allrail.formats.astra_sim.header import LOOPS
 from allrail.reproduce.astra_sim import FOLDER
 
+ROOT = Path(__file__).parents[2]
 SCENARIO = """\
 schema_version: 1
 fabric:
@@ -302,3 +306,119 @@ def test_mistakes_are_one_message(folder, allrail_cli, name):
     for part in told:
         assert part in outcome.stderr, outcome.stderr
     assert not (folder / "out").exists()
+
+
+FIELD = Path(os.environ.get("ALLRAIL_REFERENCE", ROOT.parent / "shared" / "reference")) / "field"
+field = pytest.mark.skipif(not FIELD.is_dir(), reason="the field's inputs are not here")
+
+
+def imported(allrail_cli, *words):
+    """What `allrail import` says, and what the scenario that it writes takes."""
+    told = json.loads(allrail_cli("import", *words, "-o", "out", "--json").stdout)
+    return told, json.loads(allrail_cli("simulate", told["scenario"], "--json").stdout)
+
+
+def dim1(run):
+    return round(run["dimensions"][0]["bytes_per_npu"])
+
+
+@field
+@pytest.mark.parametrize(
+    ("name", "collectives", "bytes_per_npu"),
+    [
+        ("05-coalesced-allgather/rank0.json", 1, 22_020_096),
+        ("05-coalesced-allgather/rank0_span_over_calls.json", 1, 22_020_096),
+        ("07-coalesced-overlapping-spans/long.json", 2, 55_050_240),
+        ("07-coalesced-overlapping-spans/short.json", 2, 55_050_240),
+    ],
+)
+def test_coalesced_calls_lose_no_byte(folder, allrail_cli, name, collectives, bytes_per_npu):
+    told, run = imported(allrail_cli, str(FIELD / name))
+    assert (told["kept"]["collectives"], told["measured"]) == (collectives, {})
+    assert dim1(run) == bytes_per_npu
+
+
+@field
+def test_the_splits_of_an_all_to_all_say_how_many_ranks_there_are(folder, allrail_cli):
+    told, run = imported(allrail_cli, str(FIELD / "01-et-split-lists" / "et_rank0.json"))
+    assert (told["npus"], told["measured"]) == (8, {})
+    # 7/8 of 16 KiB, and twice 7/8 of the all-reduce's 400,000 bytes.
+    assert dim1(run) == 14_336 + 700_000
+    assert run["step_time_us"] > 0
+
+
+def test_a_trace_that_says_no_number_of_ranks_is_asked_for_it(folder, allrail_cli):
+    said = {"Collective name": "allreduce", "In msg nelems": 1000, "dtype": "Float"}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_Generic", "ts": 1, "dur": 5}
+    events = [{**kernel, "args": {**said, "stream": 20, "Out msg nelems": 1000}}]
+    (folder / "r.json").write_text(json.dumps({"traceEvents": events}))
+    asked = allrail_cli("import", "r.json", "-o", "out")
+    assert asked.status == 2
+    assert "among how many ranks" in asked.stderr
+    assert "`--npus N`" in asked.stderr
+    told, run = imported(allrail_cli, "r.json", "--npus", "16")
+    assert (told["npus"], run["npus"]) == (16, 16)
+    assert dim1(run) == 7500
+    verified = allrail_cli("verify", "r.json", "--fabric", "dgx-h100", "--npus", "8")
+    assert verified.stdout.startswith("8 ranks"), verified
+
+
+@field
+def test_converted_graphs_without_waits_are_warned_of(folder, allrail_cli):
+    case = FIELD / "04-chakra-converted-no-gpu-deps"
+    bare, full = (
+        json.loads(allrail_cli("simulate", str(case / f"{name}.yaml"), "--json").stdout)
+        for name in ("bare", "full")
+    )
+    assert full["step_time_us"] == pytest.approx(3552, abs=1)
+    warned = [[note for note in run["notes"] if "upper bound" in note] for run in (bare, full)]
+    assert [len(notes) for notes in warned] == [1, 0]
+    assert warned[0][0].startswith("warning: in the trace, 1 of 1 communications")
+    outcome = allrail_cli("import", str(case / "bare" / "t.0.et"), "-o", "out")
+    assert "warning: in the trace, 1 of 1 communications" in outcome.stderr
+
+
+def layer_file(loop, layers, *, options=""):
+    """Layers with a collective of every pass, each of its own size."""
+    lines = []
+    for i in range(layers):
+        kind = "ALLTOALL" if i == 0 else "ALLREDUCE"
+        passes = " ".join(f"1 {kind} {(3 * i + k + 1) * 4096}" for k in range(3))
+        own = " DATA" if loop == "HYBRID_CUSTOMIZED" else ""
+        lines.append(f"layer{i} -1 {passes} 1{own}")
+    return "\n".join([f"{loop} {options}".strip(), str(layers), *lines]) + "\n"
+
+
+OPTIONS = {
+    "HYBRID_TRANSFORMER": "model_parallel_NPU_group: 2",
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD": (
+        "model_parallel_NPU_group: 2 checkpoints: 1 0 checkpoint_initiates: 1 2"
+    ),
+    "HYBRID_DLRM": "1",
+    "HYBRID_DLRM_ENHANCED": "1",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_collectives_that_a_loop_leaves_out_are_counted_and_told(folder, allrail_cli, loop):
+    (folder / "l.txt").write_text(layer_file(loop, 3, options=OPTIONS.get(loop, "")))
+    told, run = imported(allrail_cli, "l.txt")
+    kept = sum(count for kind, count in told["kept"].items() if kind != "layers")
+    left = sum(told["dropped"].values())
+    assert kept + left == 9
+    core = [note for note in run["notes"] if "collectives, as in ASTRA-sim" in note]
+    assert [f"warning: {one}" for one in told["warnings"]] == core, "both say the same"
+    assert bool(left) == bool(core)
+
+
+def test_micro_says_which_layers_it_does_not_run(folder, allrail_cli):
+    rows = [
+        f"ar{i} -1 1 NONE 0 1 NONE 0 1 ALLREDUCE {size} 1"
+        for i, size in enumerate((1 << 20, 16 << 20, 256 << 20), 1)
+    ]
+    (folder / "micro.txt").write_text("\n".join(["MICRO", "3", *rows]) + "\n")
+    told, run = imported(allrail_cli, "micro.txt")
+    assert (told["kept"]["all_reduce"], list(told["dropped"].values())) == (1, [2])
+    warning = "`MICRO` runs 1 of the file's 3 collectives, as in ASTRA-sim; the first that it"
+    assert told["warnings"][0].startswith(warning)
+    assert any(note.startswith(f"warning: {warning}") for note in run["notes"])

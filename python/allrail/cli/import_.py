@@ -18,7 +18,12 @@ _FILE = click.Path(path_type=Path)
 @click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
 @click.option("--step", type=int, metavar="N", help="Of a Kineto trace, only ProfilerStep#N.")
 @click.option("--groups", type=_FILE, metavar="JSON", help="A Chakra trace's comm_group.json.")
-@click.option("--npus", type=int, metavar="N", help="Repeat a Chakra trace over so many NPUs.")
+@click.option(
+    "--npus",
+    type=int,
+    metavar="N",
+    help="Ranks of the job, where a trace does not say; repeat a Chakra trace.",
+)
 @click.option("--at", type=int, metavar="N", help="Repeat blocks of N ranks, not all of them.")
 @click.option(
     "--grow",
@@ -46,6 +51,7 @@ def command(
     FILE is recognised by its name:
       NAME.0.et, or NAME       a Chakra trace of all its ranks
       *.json, *.json.gz        PyTorch's profiler (Kineto): one rank for all, or every rank
+      nccl_trace_rank_0        a dump of torch's Flight Recorder, with durations
       a folder                 of such files, one a rank
       *.txt                    an ASTRA-sim layer file, also SimAI's
       config.json              a model of Hugging Face, or its folder: a scenario, and what was

@@ -30,6 +30,7 @@ _FILE = click.Path(path_type=Path)
     "--fabric", "planned", metavar="F", help="Of a trace: the network, a preset or a file."
 )
 @click.option("--step", type=int, metavar="N", help="Of a trace, only ProfilerStep#N.")
+@click.option("--npus", type=int, metavar="N", help="Ranks of the job, where a trace does not say.")
 @options.report
 @options.as_json
 def command(
@@ -38,13 +39,15 @@ def command(
     fabric: Path | None,
     planned: str | None,
     step: int | None,
+    npus: int | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
     """Compare RUN with the simulation of the same job, and say which assumption was off.
 
-    RUN is the folder of `allrail run --trace`; or what PyTorch's profiler wrote of any job, a file
-    of one rank or a folder with one of every rank, with the network that --fabric names. The step
+    RUN is the folder of `allrail run --trace`; or what PyTorch's profiler or its Flight Recorder
+    wrote of any job, a file of one rank or a folder with one of every rank, with the network that
+    --fabric names. The step
     is predicted as planned (with the fabric of the job file, or of --fabric), then with one number
     at a time as the run has measured it, then with all; every exchange is shown beside its
     prediction, and of a trace every step.
@@ -58,7 +61,10 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail.cli import folders, output
 
-    verdict = _of_trace(run, planned, step) if _is_trace(run) else _of_run(run, planned, step)
+    if _is_trace(run):
+        verdict = _of_trace(run, planned, step, npus)
+    else:
+        verdict = _of_run(run, {"--fabric": planned, "--step": step, "--npus": npus})
     if fabric is not None:
         from allrail.files import write_yaml
 
@@ -75,13 +81,17 @@ def command(
 
 def _is_trace(run: Path) -> bool:
     """Whether it is no folder of records, and may be a trace."""
+    from allrail.formats.flight_recorder import is_dump
+
+    if is_dump(run):
+        return True
     if run.is_dir():
         records = any(run.glob("rank*-*-restart*.json.gz"))
         return not records and any((*run.glob("*.json"), *run.glob("*.json.gz")))
     return run.is_file() and run.name.endswith((".json", ".json.gz"))
 
 
-def _of_trace(run: Path, fabric: str | None, step: int | None) -> Verdict:
+def _of_trace(run: Path, fabric: str | None, step: int | None, npus: int | None) -> Verdict:
     from allrail.cli import output
     from allrail.errors import InputError
     from allrail.verify import verify_trace
@@ -94,10 +104,10 @@ def _of_trace(run: Path, fabric: str | None, step: int | None) -> Verdict:
             hint="name it by `--fabric`: a preset, or a file of `allrail calibrate`",
         )
     with output.Progress("simulating") as progress:
-        return verify_trace([run], fabric=fabric, step=step, progress=progress)
+        return verify_trace([run], fabric=fabric, step=step, npus=npus, progress=progress)
 
 
-def _of_run(run: Path, fabric: str | None, step: int | None) -> Verdict:
+def _of_run(run: Path, given: dict[str, object]) -> Verdict:
     from allrail.errors import InputError
     from allrail.runtime import record
     from allrail.verify import verify
@@ -117,7 +127,7 @@ def _of_run(run: Path, fabric: str | None, step: int | None) -> Verdict:
             value=str(run),
             hint="`allrail run --trace DIR torchrun ... train.py` makes some",
         )
-    for name, value in (("--fabric", fabric), ("--step", step)):
+    for name, value in given.items():
         if value is not None:
             raise InputError(
                 "a recorded run has its own", source=name, value=str(value), hint="leave it out"

@@ -16,13 +16,17 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from allrail.errors import InputError
 from allrail.files import check_name, staged_folder
+from allrail.formats.flight_recorder import is_dump, read_dumps
+from allrail.formats.flight_trace import left_out, write_traces
+from allrail.formats.lookalikes import check_lookalike
 from allrail.manifest import note_source, note_trace, reading
 
 if TYPE_CHECKING:
@@ -38,8 +42,15 @@ LAYERS = "astra-sim"
 MODEL = "hugging-face"
 """The one that is a model, and no trace."""
 
+FLIGHT = "flight-recorder"
+"""Dumps of torch's Flight Recorder, which the core reads as traces of the profiler."""
+
+PROFILER = "kineto"
+"""The core's format of the profiler's traces."""
+
 _MODEL_ABOUT = "a Hugging Face `config.json`, a `.json` with `model_type`, or its folder"
 _LARGEST_MODEL = 1 << 20
+_FLIGHT_ABOUT = "dumps of torch's Flight Recorder: `nccl_trace_rank_0`, or their folder"
 _LAYERS_ABOUT = "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`"
 
 
@@ -49,9 +60,14 @@ def formats() -> dict[str, dict[str, Any]]:
     from allrail import _core
 
     rows = {row["name"]: row for row in json.loads(_core.formats())}
-    ours = {LAYERS: _LAYERS_ABOUT, MODEL: _MODEL_ABOUT}
+    ours = {
+        LAYERS: (_LAYERS_ABOUT, []),
+        MODEL: (_MODEL_ABOUT, []),
+        FLIGHT: (_FLIGHT_ABOUT, ["npus"]),
+    }
     return rows | {
-        name: {"name": name, "about": about, "options": []} for name, about in ours.items()
+        name: {"name": name, "about": about, "options": options}
+        for name, (about, options) in ours.items()
     }
 
 
@@ -128,6 +144,9 @@ def _expanded(files: list[Path]) -> list[Path]:
         if _is_model(file / "config.json"):
             found.append(file / "config.json")
             continue
+        if is_dump(file):
+            found.append(file)
+            continue
         ranks = sorted(file.glob("*.et"))
         inside = ranks[:1] or sorted([*file.glob("*.json"), *file.glob("*.json.gz")], key=_in_order)
         if not inside:
@@ -150,12 +169,9 @@ def _format(file: Path) -> str:
 
     if _is_model(file):
         return MODEL
-    if _is_chakra_json(file):
-        raise InputError(
-            "it is a Chakra trace as JSON, whose forms differ from tool to tool",
-            hint="give the `.et` that it was made of",
-            source=str(file),
-        )
+    if is_dump(file):
+        return FLIGHT
+    check_lookalike(file)
     known = _core.recognise(str(file))
     if known is not None:
         return known
@@ -193,7 +209,8 @@ def import_trace(
         name: What it is called; as its first file if None.
         step: Of a Kineto trace, only this profiler step.
         groups: Of a Chakra trace, its `comm_group.json` if that is elsewhere.
-        npus: Of a Chakra trace, repeat it over so many NPUs.
+        npus: Of a trace of PyTorch that does not say it, how many ranks the job had; of a Chakra
+            trace, repeat it over so many NPUs.
         at: With `npus`, the size of the block of ranks that is repeated.
         grow: With `npus`, the process groups that grow.
 
@@ -206,7 +223,7 @@ def import_trace(
 
 
 def import_timed(
-    files: list[Path], *, folder: Path, step: int | None = None
+    files: list[Path], *, folder: Path, step: int | None = None, npus: int | None = None
 ) -> tuple[Imported, dict[str, Any]]:
     """Read a trace of PyTorch's profiler as `import_trace` does, with what it measured.
 
@@ -214,6 +231,7 @@ def import_timed(
         files: The trace.
         folder: Where it goes, under the name `trace`.
         step: Only this profiler step.
+        npus: How many ranks the job had, where the trace does not say it.
 
     Returns:
         What was imported, and what the core's `kineto::Timed` has: `span_us`, `exposed_us`,
@@ -222,7 +240,7 @@ def import_timed(
     Raises:
         InputError: As of `import_trace`; or the trace holds no times.
     """
-    options = {"step": step, "groups": None, "npus": None, "at": None, "grow": ()}
+    options = {"step": step, "groups": None, "npus": npus, "at": None, "grow": ()}
     with reading():
         done, timed = _import(files, folder, "trace", options)
     if timed is None:
@@ -252,6 +270,19 @@ def _import(
         return _layer_file(files, folder, name), None
     if source == MODEL:
         return _model(files, folder, name), None
+    if source != FLIGHT:
+        return _in_core_as(source, files, folder, name, options)
+    dumps = read_dumps(files)
+    with TemporaryDirectory() as scratch:
+        written = write_traces(dumps, Path(scratch))
+        done, timed = _in_core_as(PROFILER, written, folder, name, options)
+    return replace(done, source=FLIGHT, warnings=(*left_out(dumps), *done.warnings)), timed
+
+
+def _in_core_as(
+    source: str, files: list[Path], folder: Path, name: str, options: dict[str, Any]
+) -> tuple[Imported, dict[str, Any] | None]:
+    """What the core makes of files of a format that it reads."""
     npus = options["npus"]
     read: dict[str, Any] = {
         "files": [str(file) for file in files],
@@ -259,7 +290,7 @@ def _import(
         "groups": str(options["groups"]) if options["groups"] else None,
         "npus": npus,
         "scale": None
-        if npus is None
+        if npus is None or source == PROFILER
         else {"at": options["at"], "grow": list(options["grow"]) or None},
     }
     request = {"format": source, "source": read, "name": name}
@@ -405,6 +436,7 @@ def _name(file: Path) -> str:
 
 
 def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
+    from allrail.formats.astra_sim.loops import split_by_loop
     from allrail.formats.astra_sim.notes import Notes
     from allrail.formats.astra_sim.workload import read_workload
 
@@ -417,7 +449,9 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
         )
     notes = Notes()
     work = read_workload(files[0], notes=notes)
-    kinds = [phase.kind for layer in work.layers for phase in layer.phases if phase.kind]
+    runs, leaves = split_by_loop(work)
+    kinds = [phase.kind for _, phase in runs if phase.kind]
+    loop = work.header.loop
     scenario = folder / f"{name}.yaml"
     path = json.dumps(str(files[0].resolve()))
     with staged_folder(folder, f"trace {name}") as staged:
@@ -425,6 +459,12 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
             staged / scenario.name, npus=work.header.all_gpus, model=f"astra_sim: {path}"
         )
     warning = notes.warning()
+    told = []
+    if leaves:
+        told.append(
+            f"`{loop}` runs {len(runs)} of the file's {len(runs) + len(leaves)} collectives, as in"
+            f" ASTRA-sim; the first that it leaves out is of layer `{leaves[0][0].name}`",
+        )
     return Imported(
         source=LAYERS,
         npus=work.header.all_gpus,
@@ -432,9 +472,9 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
         | {kind: kinds.count(kind) for kind in sorted(set(kinds))},
         measured={},
         measured_us={},
-        dropped={},
+        dropped={f"collectives that `{loop}` does not run": len(leaves)} if leaves else {},
         notes=(warning,) if warning else (),
-        warnings=(),
+        warnings=tuple(told),
         files=0,
         nodes=0,
         bytes=0,
@@ -451,15 +491,6 @@ def _is_model(file: Path) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and "model_type" in tree
-
-
-def _is_chakra_json(file: Path) -> bool:
-    """Whether a file begins as Chakra's feeder or its jsonizer write it."""
-    if file.suffix != ".json" or not file.is_file():
-        return False
-    with file.open("rb") as begun:
-        head = begun.read(1 << 16)
-    return any(word in head for word in (b'"workload_graph"', b'"NodeType"', b'"COMP_NODE"'))
 
 
 _ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}

@@ -83,6 +83,7 @@ def verify_trace(
     *,
     fabric: str,
     step: int | None = None,
+    npus: int | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Compare a trace with the simulation of the same steps on a fabric.
@@ -91,6 +92,7 @@ def verify_trace(
         files: Of one rank for all, or of every rank; or a folder of these.
         fabric: A preset, or a file; of a larger one the ranks are neighbours.
         step: Of the profiler, this one alone.
+        npus: How many ranks the job had, where the trace does not say it.
         progress: Told how many steps are simulated.
 
     Raises:
@@ -98,7 +100,7 @@ def verify_trace(
             has fewer NPUs.
     """
     with TemporaryDirectory() as scratch:
-        steps, notes = _steps(list(files), fabric, step, Path(scratch))
+        steps, notes = _steps(list(files), fabric, (step, npus), Path(scratch))
         return _verdict(steps, notes, progress)
 
 
@@ -161,10 +163,11 @@ def _fitted(step: _Step, planned: TrainingResult) -> tuple[list[Carried], list[C
 
 
 def _steps(
-    files: list[Path], fabric: str, step: int | None, scratch: Path
+    files: list[Path], fabric: str, asked: tuple[int | None, int | None], scratch: Path
 ) -> tuple[list[_Step], list[str]]:
     """The steps of a trace, each imported on its own, or all of it where it has none."""
-    whole, timed = import_timed(files, folder=scratch / "all", step=step)
+    step, npus = asked
+    whole, timed = import_timed(files, folder=scratch / "all", step=step, npus=npus)
     numbers = [step] if step is not None else list(timed["steps"])[-_MOST:]
     notes = list(dict.fromkeys([*whole.warnings, *whole.notes]))
     if not timed["collectives"]:
@@ -189,7 +192,7 @@ def _steps(
     steps = []
     for number in numbers:
         folder = scratch / str(number)
-        _, mine = import_timed(files, folder=folder, step=number)
+        _, mine = import_timed(files, folder=folder, step=number, npus=npus)
         if mine["collectives"]:
             steps.append(_Step(number, mine, _scenario(folder, dimensions)))
     return steps, notes

@@ -1,6 +1,7 @@
 """Reads what people have measured: one file a form, in the order in which they are asked.
 
 nccl-tests and their JSON, OSU's and Intel's MPI benchmarks, DeepSpeed's, PARAM's and PyTorch's.
+Dumps of torch's Flight Recorder are no text, and asked for first.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, others, param
+from allrail.calibrate.read.flight import read_flight
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
+from allrail.formats.flight_recorder import is_dump
 from allrail.scenario.text import read_bytes
 
 _LARGEST = 64 << 20
@@ -32,12 +35,14 @@ def read_tables(path: Path) -> list[Table]:
     """Return the tables of a file.
 
     Args:
-        path: What somebody measured.
+        path: What somebody measured; of Flight Recorder's dumps also the folder.
 
     Raises:
         InputError: It cannot be read, is of no form that is known, or says that it is wrong.
     """
     source = str(path)
+    if is_dump(path):
+        return _possible(read_flight(path))
     text = read_bytes(path, most=_LARGEST, lossy=True, wanted="the output of nccl-tests")
     if not text.strip():
         raise InputError("it is empty", source=source, hint="give the output of nccl-tests")
