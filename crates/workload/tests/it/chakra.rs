@@ -43,7 +43,7 @@ impl Drop for Folder {
     }
 }
 
-fn options(sizes: &[u32]) -> Options {
+pub(crate) fn options(sizes: &[u32]) -> Options {
     Options { sizes: sizes.to_vec(), ..Options::default() }
 }
 
@@ -265,11 +265,11 @@ proptest! {
     }
 }
 
-fn attribute(name: &str, value: Value) -> AttributeProto {
+pub(crate) fn attribute(name: &str, value: Value) -> AttributeProto {
     AttributeProto { name: name.into(), doc_string: String::new(), value: Some(value) }
 }
 
-fn compute(id: u64, micros: u64, after: &[u64]) -> Written {
+pub(crate) fn compute(id: u64, micros: u64, after: &[u64]) -> Written {
     Written {
         id,
         name: format!("compute {id}"),
@@ -280,7 +280,13 @@ fn compute(id: u64, micros: u64, after: &[u64]) -> Written {
     }
 }
 
-fn collective(id: u64, kind: i64, bytes: i64, group: Option<&str>, after: &[u64]) -> Written {
+pub(crate) fn collective(
+    id: u64,
+    kind: i64,
+    bytes: i64,
+    group: Option<&str>,
+    after: &[u64],
+) -> Written {
     let mut attr = vec![
         attribute("comm_type", Value::Int64Val(kind)),
         attribute("comm_size", Value::Int64Val(bytes)),
@@ -329,7 +335,11 @@ fn put(folder: &Folder, ranks: &[Vec<Written>], groups: &str) {
     }
 }
 
-fn traced(ranks: &[Vec<Written>], groups: &str, options: &Options) -> Result<Trace, WorkloadError> {
+pub(crate) fn traced(
+    ranks: &[Vec<Written>],
+    groups: &str,
+    options: &Options,
+) -> Result<Trace, WorkloadError> {
     let folder = Folder::new();
     put(&folder, ranks, groups);
     read(&folder.prefix(), options)

@@ -3,6 +3,7 @@
 mod astra_sim;
 mod bad_input;
 mod chakra;
+mod chakra_streams;
 mod common;
 mod context;
 mod disturbances;
@@ -11,6 +12,7 @@ mod fuzz;
 mod halves;
 mod hugging_face;
 mod kineto;
+mod kineto_groups;
 mod kineto_host;
 mod layout;
 mod overlapped;
