@@ -248,6 +248,7 @@ impl Reader<'_> {
             // Ids are not consecutive: look them all up first, and begin again.
             if let Some((builder, _)) = into.as_mut() {
                 builder.truncate(before);
+                translator.streams.truncate(before);
             }
             ids = Ids::Sorted(ids_of(file)?);
         }

@@ -123,7 +123,6 @@ impl<'a> Translator<'a> {
         self.shapes.clear();
         self.messages = None;
         self.custom.retain(|(node, _)| node.index() < base);
-        self.streams.truncate(base);
     }
 
     /// The nodes that are traces of their own, ascending, each with that trace.
