@@ -119,8 +119,8 @@ pub struct Job {
     #[serde(default)]
     pub timeouts: Timeouts,
     /// A file that only the ranks of this job can read, with the same 32 or more hexadecimal digits on every
-    /// host; `ALLRAIL_SECRET_FILE` goes first. `store` draws a secret and hands it round through the job's own
-    /// store, which whoever reaches that can read. Needed where ranks are on several hosts.
+    /// host; `ALLRAIL_SECRET_FILE` goes first. `store` draws one; where ranks are on several hosts it goes
+    /// through the job's own store, which whoever reaches that can read, with a warning. Needed on several hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub secret: Option<String>,
