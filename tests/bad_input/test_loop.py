@@ -106,7 +106,7 @@ FILES = {
     "step.yaml": STEP,
     "tabs.yaml": STEP.replace("  model", "\tmodel"),
     "twice.yaml": STEP + "fabric: dgx-a100\n",
-    "config.json": '{"model_type": "llama", "num_hidden_layers": -3}',
+    "config.json": '{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": -3}',
     "bar-3.yml": "schema_version: 1\nname: f\nerror: -3\ndimensions: []\n",
     "prices.yml": "schema_version: 1\nswitch: cheap\n",
     "field-unknown.yml": "schema_version: 1\nscenario: step.yaml\naxes: {seeed: [1, 2]}\n",
