@@ -114,7 +114,7 @@ pub(super) enum Origin {
     /// The host does not tell.
     Unknown,
     /// One call.
-    Call(Said),
+    Call(Box<Said>),
     /// The calls of a group, in order.
     Group(Vec<Said>),
     /// What the kernel before it of the same group was launched for, by its place.
@@ -166,7 +166,7 @@ impl Origins {
                 if let Some(call) = calls.around(thread, at) {
                     claim(call);
                     open = None;
-                    of[place] = Origin::Call(calls.get(thread, call).said.clone());
+                    of[place] = Origin::Call(Box::new(calls.get(thread, call).said.clone()));
                 } else {
                     let between = calls.between(thread, since, at);
                     let group: Vec<usize> = between

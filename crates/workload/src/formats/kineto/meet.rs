@@ -97,10 +97,12 @@ fn remove(traces: &mut [Trace], mut lost: Vec<(Place, &'static str)>, met: &mut 
     }
 }
 
+/// The collectives of a group, by trace.
+type ByTrace = BTreeMap<usize, Vec<(Place, Operation)>>;
+
 /// Matches collectives; returns those that meet none.
 fn collectives(traces: &mut [Trace], met: &mut Met) -> Vec<(Place, &'static str)> {
-    // Of each group, per trace, its collectives.
-    let mut groups: BTreeMap<Vec<u32>, BTreeMap<usize, Vec<(Place, Operation)>>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<u32>, ByTrace> = BTreeMap::new();
     for (place, one) in ones(traces) {
         if let One::Collective(one) = one {
             let found = groups.entry(one.ranks.clone()).or_default();

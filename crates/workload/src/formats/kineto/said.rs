@@ -116,7 +116,7 @@ impl Said {
         let listed = (!self.ranks.is_empty() && !self.cut).then_some(self.ranks.len() as u64);
         let parts = self.splits.iter().flatten().map(|list| list.len() as u64).max();
         let times = |large: u64, small: u64| {
-            (small > 0 && large > small && large % small == 0).then(|| large / small)
+            (small > 0 && large > small && large.is_multiple_of(small)).then(|| large / small)
         };
         let ratio = match (self.kind(), self.elements) {
             (Some(Kind::Operation(Operation::AllGather)), Some((sent, got))) => times(got, sent),

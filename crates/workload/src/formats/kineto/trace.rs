@@ -147,7 +147,7 @@ impl Reader<'_> {
                     self.communication(&kernel.name, std::slice::from_ref(said))?
                 }
                 (Some(said), Origin::Call(call)) => {
-                    self.communication(&kernel.name, &[said.clone().or(call.clone())])?
+                    self.communication(&kernel.name, &[said.clone().or(call.as_ref().clone())])?
                 }
                 (Some(_), Origin::Group(calls)) => self.communication(&kernel.name, calls)?,
             };
