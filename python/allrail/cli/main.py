@@ -103,7 +103,7 @@ def _help(*, verbs: tuple[str, ...]) -> None:
 
     Of a verb with verbs of its own name both: `allrail help fabric show`.
     """
-    context: click.Context = click.Context(cli, info_name="allrail")
+    context: click.Context = click.Context(cli, info_name="allrail", **cli.context_settings)
     command: click.Command = cli
     for verb in verbs:
         if not isinstance(command, click.Group):
