@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -66,7 +67,9 @@ def test_both_forms_of_torch_say_the_same(dumps):
         for form, ending in (("pickled", ""), ("plain", ".json"))
     )
     for one, other in zip(pickled, plain, strict=True):
-        assert (one.calls, one.rank) == (other.calls, other.rank)
+        # The second dump may know of the end of a call that was going on in the first.
+        calls = [[replace(call, completed=True) for call in each.calls] for each in (one, other)]
+        assert (calls[0], one.rank) == (calls[1], other.rank)
     names = [call.name for call in pickled[0].calls]
     assert names[:4] == ["all_reduce", "all_reduce", "all_reduce", "all_gather"]
     assert (pickled[0].calls[2].inputs, pickled[0].calls[2].width) == ((1 << 16,), 4)

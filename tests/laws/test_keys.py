@@ -92,7 +92,7 @@ def test_traffic_takes_the_same_defaults_on_both_sides():
 def test_no_part_is_written_by_hand():
     """A field beside the generated ones is one that the core never sees."""
     fields = {
-        "fabric": (allrail.Fabric, keys.Fabric, {"error"}),
+        "fabric": (allrail.Fabric, keys.Fabric, {"error", "library"}),
         "workload": (allrail.Workload, keys.Workload, set()),
         "traffic": (allrail.Traffic, keys.Traffic, {"file"}),
     }
