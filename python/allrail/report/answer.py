@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail.report import calibration_page, expected_page, layouts_page, tuning_page, verdict_page
+from allrail.report import (
+    bandwidth,
+    calibration_page,
+    expected_page,
+    layouts_page,
+    tuning_page,
+    verdict_page,
+)
 from allrail.report.document import Page, render
 
 Told = Mapping[str, Any]
@@ -34,8 +41,8 @@ class Kind:
 
 
 KINDS = {
-    "calibration": Kind(calibration_page.page, calibration_page.rows, "sizes"),
-    "expected": Kind(expected_page.page, expected_page.rows, "sizes"),
+    "calibration": Kind(calibration_page.page, bandwidth.rows, "sizes"),
+    "expected": Kind(expected_page.page, bandwidth.rows, "sizes"),
     "layouts": Kind(layouts_page.page, layouts_page.rows, "layouts"),
     "tuning": Kind(tuning_page.page, tuning_page.rows, "trials"),
     "verdict": Kind(verdict_page.page, verdict_page.rows, "exchanges"),

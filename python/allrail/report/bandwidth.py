@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from allrail.report.style import GRID, HUES, MUTED, WIDTH, bare, style
+from allrail.calibrate.shape import size_text
+from allrail.report.document import Picture
+from allrail.report.style import GRID, HUES, MUTED, WIDTH, bare, style, svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,6 +54,33 @@ def bandwidth(
         axes.legend(loc="lower right")
         bare(axes)
     return figure
+
+
+def picture(name: str, title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Picture:
+    """Return the picture of a page, where the line `measured` is of points.
+
+    Args:
+        name: Of the picture, once in its page.
+        title: Above it.
+        lines: As of `bandwidth`.
+    """
+    words = "; ".join(
+        f"{line}: {points[-1][1]:,.4g} GB/s at {size_text(points[-1][0])}"
+        for line, points in lines.items()
+    )
+    caption = "Bus bandwidth by size; the axis of sizes is logarithmic."
+    return Picture(
+        name, title, caption, svg(bandwidth(lines, measured=["measured"]), name=name), words
+    )
+
+
+def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every size of a page's data, for the table beside it.
+
+    Args:
+        told: The data, with `rows`.
+    """
+    return [dict(one) for one in told["rows"]]
 
 
 def _size(count: int) -> str:

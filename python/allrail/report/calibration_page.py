@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allrail.calibrate.shape import size_text
 from allrail.calibrate.table import AROUND
-from allrail.report.bandwidth import NAME, bandwidth
+from allrail.report.bandwidth import NAME, picture
 from allrail.report.document import Cell, Cells, Page, Picture, Section, Table, Words
-from allrail.report.style import svg
 
 _MEANINGS = {
     "measured": "What the tables have.",
@@ -52,15 +50,6 @@ def page(told: Mapping[str, Any]) -> Page:
     )
 
 
-def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every size.
-
-    Args:
-        told: As for `page`.
-    """
-    return [dict(one) for one in told["rows"]]
-
-
 def _pictures(told: Mapping[str, Any]) -> list[Picture]:
     """A picture for each collective and number of ranks."""
     tables: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
@@ -75,14 +64,7 @@ def _pictures(told: Mapping[str, Any]) -> list[Picture]:
             for word in ("simulated", "measured")
         }
         title = f"{collective} over {ranks:,} ranks"
-        words = "; ".join(
-            f"{name}: {line[-1][1]:,.4g} GB/s at {size_text(line[-1][0])}"
-            for name, line in lines.items()
-        )
-        figure = bandwidth(lines, measured=["measured"])
-        name = f"{NAME}-{number}"
-        caption = "Bus bandwidth by size; the axis of sizes is logarithmic."
-        pictures.append(Picture(name, title, caption, svg(figure, name=NAME), words))
+        pictures.append(picture(f"{NAME}-{number}", title, lines))
     return pictures
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from allrail.calibrate.shape import size_text
-from allrail.report.bandwidth import NAME, bandwidth
+from allrail.report.bandwidth import NAME, picture
 from allrail.report.document import Cell, Cells, Page, Picture, Section, Table, Words
-from allrail.report.style import svg
 
 _MEANINGS = {
     "expected": "What NCCL's own algorithms take on this fabric, and what the host takes.",
@@ -50,15 +49,6 @@ def page(told: Mapping[str, Any]) -> Page:
     )
 
 
-def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every size.
-
-    Args:
-        told: As for `page`.
-    """
-    return [dict(one) for one in told["rows"]]
-
-
 def _picture(told: Mapping[str, Any]) -> Picture:
     lines = {"expected": [(one["bytes"], one["expected_busbw"]) for one in told["rows"]]}
     if told.get("large_share") is not None:
@@ -67,13 +57,7 @@ def _picture(told: Mapping[str, Any]) -> Picture:
             for one in told["rows"]
             if one["measured_busbw"] is not None
         ]
-    figure = bandwidth(lines, measured=["measured"])
-    words = "; ".join(
-        f"{name}: {line[-1][1]:,.4g} GB/s at {size_text(line[-1][0])}"
-        for name, line in lines.items()
-    )
-    caption = "Bus bandwidth by size; the axis of sizes is logarithmic."
-    return Picture(NAME, "Bandwidth by size", caption, svg(figure, name=NAME), words)
+    return picture(NAME, "Bandwidth by size", lines)
 
 
 def _ranges(told: Mapping[str, Any]) -> list[Table]:
