@@ -843,6 +843,8 @@ IDIOMS = {
     **{name: (touch, {"pending": False}) for name, touch in ALIASES.items()},
 }
 IDIOMS["share_memory_"] = (shared, {"pending": False})
+# A thread of gloo may let go of what it was given after the call is over: an alias until then.
+IDIOMS["broadcast(p.data)"] = (synchronised_by_hand, {"pending": False})
 # After `set_`, DDP goes on with the gradient of the memory before.
 IDIOMS["p.set_"] = (WRITES["p.set_"], {"oracle": "alone"})
 
