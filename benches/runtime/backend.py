@@ -20,6 +20,16 @@ _BUCKETS_MB = (1.6, 25.0)
 _CALLS = 2000
 
 
+class _Idle(dist.ProcessGroup):
+    """A group whose calls do nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 2)
+
+    def allreduce(self, *_: Any) -> None:
+        """Do nothing."""
+
+
 def training(fabric: Fabric, *, blocks: int, steps: int) -> list[Figure]:
     """DDP on the backend against DDP on gloo, VGG-16.
 
@@ -70,7 +80,8 @@ def training(fabric: Fabric, *, blocks: int, steps: int) -> list[Figure]:
 def calls(*, blocks: int) -> list[Figure]:
     """An empty `all_reduce` on the backend, and how soon a waiter wakes.
 
-    An empty one is of no element: it costs what torch and the backend cost, with no exchange. A
+    An empty one is of no element: it costs what torch and the backend cost, with no exchange. What
+    torch costs alone is the same call of a group that does nothing. A
     waiter is woken by an exchange of one element between two ranks. What waking costs is the time
     from the end of the exchange, as the node has recorded it, to the caller's next line; beside it
     stands the whole way, from the last rank's call to the first's return: two threads and a
@@ -81,15 +92,16 @@ def calls(*, blocks: int) -> list[Figure]:
     """
 
     def work(worker: Worker) -> dict[str, list[list[float]]]:
-        group = dist.new_group(backend="allrail")
+        group, idle = dist.new_group(backend="allrail"), _Idle()
         nothing, element = torch.empty(0), torch.zeros(1)
-        found: dict[str, list[list[float]]] = {"empty": [], "way": [], "woken": []}
+        found: dict[str, list[list[float]]] = {"torch": [], "empty": [], "way": [], "woken": []}
         for _ in range(blocks + 1):
-            dist.barrier()
-            begun = time.perf_counter()
-            for _ in range(_CALLS):
-                dist.all_reduce(nothing, group=group)
-            found["empty"].append([(time.perf_counter() - begun) / _CALLS])
+            for name, asked in (("torch", idle), ("empty", group)):
+                dist.barrier()
+                begun = time.perf_counter()
+                for _ in range(_CALLS):
+                    dist.all_reduce(nothing, group=asked)
+                found[name].append([(time.perf_counter() - begun) / _CALLS])
             way, woken = [], []
             for _ in range(100):
                 dist.barrier()
@@ -110,8 +122,10 @@ def calls(*, blocks: int) -> list[Figure]:
         return float(json.loads(group._calls._node.timeline())["exchanges"][-1]["done"]) / 1e9
 
     results = run_on_host(work, workers=2)
-    empty = Interval.of([one for block in results[0]["empty"] for one in block]).times(1e6)
-    woken = Interval.of([one for block in results[0]["woken"] for one in block]).times(1e6)
+    alone, empty, woken = (
+        Interval.of([one for block in results[0][name] for one in block]).times(1e6)
+        for name in ("torch", "empty", "woken")
+    )
     ways = [
         ended - begun
         for mine, theirs in zip(results[0]["way"], results[1]["way"], strict=True)
@@ -119,6 +133,7 @@ def calls(*, blocks: int) -> list[Figure]:
     ]
     way = Interval.of(ways).times(1e6)
     return [
+        Figure("backend", "an empty all_reduce, torch's part, us", alone),
         Figure("backend", "an empty all_reduce, us", empty, most=5.0),
         Figure("backend", "waking an idle waiter, us", woken, most=50.0),
         Figure("backend", "one element, call to return, us", way),
