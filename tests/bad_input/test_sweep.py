@@ -128,9 +128,10 @@ def refused(outcome, folder, *told):
 @pytest.mark.parametrize(("name", "text", "told"), STUDIES, ids=lambda value: str(value)[:24])
 def test_studies_that_are_refused(folder, allrail_cli, name, text, told):
     (folder / "study.yaml").write_text(text)
-    started = time.perf_counter()
+    computed = time.process_time()
     refused(allrail_cli("sweep", "study.yaml", "--out", "out"), folder, *told)
-    assert time.perf_counter() - started < 2
+    # A tenth of a second; to go through 10^9 points takes minutes.
+    assert time.process_time() - computed < 10
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ class TestRay:
         started = time.perf_counter()
         outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", address)
         refused(outcome, study, "--ray", address)
-        assert time.perf_counter() - started < 5
+        assert time.perf_counter() - started < 40
 
     def test_whose_address_is_another_program(self, study, allrail_cli):
         pytest.importorskip("ray", reason="`allrail[ray]`")
@@ -195,4 +196,4 @@ class TestRay:
             started = time.perf_counter()
             outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", address)
         refused(outcome, study, address, "not Ray")
-        assert time.perf_counter() - started < 30
+        assert time.perf_counter() - started < 120

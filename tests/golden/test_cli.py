@@ -8,12 +8,12 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import allrail
+from computing import wait_until_computing
 
 ALLRAIL = [sys.executable, "-m", "allrail"]
 
@@ -243,9 +243,9 @@ def test_ctrl_c_leaves_no_files(folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    time.sleep(1.5)
+    wait_until_computing(process)
     process.send_signal(signal.SIGINT)
-    out, told = process.communicate(timeout=60)
+    out, told = process.communicate(timeout=120)
     assert process.returncode == 130, told
     assert out == b""
     assert told == b"interrupted\n"

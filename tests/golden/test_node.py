@@ -28,7 +28,7 @@ if os.fork() == 0:
         pass
     os._exit(0)
 print("forked", flush=True)
-time.sleep(20)
+time.sleep(120)
 """
 
 

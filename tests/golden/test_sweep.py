@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import polars as pl
@@ -124,11 +125,14 @@ class TestPoints:
         assert all(1 <= one["schedule.chunks"] <= 10**6 for one in drawn[0])
 
     def test_a_million_costs_nothing_before_it_runs(self):
-        started = time.perf_counter()
+        """Neither time nor memory: whatever makes a million of anything takes megabytes."""
+        tracemalloc.start()
         read = load_study(study({"seed": {"from": 0, "to": 10**6 - 1, "count": 10**6}}))
         assert len(read.points) == 10**6
         assert read.points.sets(999_999) == {"seed": 999_999}
-        assert time.perf_counter() - started < 1
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 1_000_000
 
 
 class TestTable:
@@ -367,7 +371,7 @@ def _losing_a_node(one, folder):
         [sys.executable, "-c", RAY, one, folder],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=600,
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
