@@ -243,6 +243,19 @@ class Result(_Whole):
         """The time, µs, as every kind of result has it."""
         return self.time_us
 
+    @property
+    def starved_us(self) -> tuple[float, ...] | None:
+        """How long each dimension idles while its chunks are elsewhere, µs; None without timeline.
+
+        `allrail.results.starvation` says what counts.
+        """
+        if self.timeline is None:
+            return None
+        from allrail.results.starvation import length, starved
+
+        spans = starved(self.timeline, [one.start_us for one in self.collectives])
+        return tuple(length(spans.get(here, ())) for here in range(len(self.dimensions)))
+
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """Make one from the core's JSON object.

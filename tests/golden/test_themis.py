@@ -46,11 +46,13 @@ CASES = (
     "largest speed-up, themis+SCF",
     "3D-SW_SW_SW_homo, baseline, idle in dim2",
     "3D-SW_SW_SW_homo, baseline, idle in dim3",
+    "today, baseline, used of 1200 Gb/s in dim1",
     "today, baseline, used of 100 Gb/s in dim2",
     "today, baseline, utilisation",
     "utilisation at 4 chunks, 1000 MB, themis+SCF",
     "utilisation at 4 chunks, 1000 MB, themis+FIFO",
     "utilisation at 512 chunks, 1000 MB, themis+SCF, `fill`",
+    "chunks from which more are never worse, themis+SCF",
 )
 MISSES = {
     "utilisation at 512 chunks, 1000 MB, themis+SCF": 99.2,
@@ -119,9 +121,30 @@ def test_no_schedule_beats_the_bound(reproduction):
 def test_the_folder_holds_every_table(reproduction, tmp_path):
     reproduction.write(tmp_path / "out")
     names = {"reproduction", "grid", "chunks", "perturbed", "links"}
+    drawn = {"times", "utilisation", "activity", "gantt", "chunks"}
     made = {entry.name for entry in (tmp_path / "out").iterdir()}
     tables = {f"{n}.{e}" for n in names for e in ("csv", "parquet")}
-    assert made == {".allrail.json", "reproduction.json", "report.html"} | tables
+    pictures = {f"{n}.{e}" for n in drawn for e in ("svg", "png")}
+    assert made == {".allrail.json", "reproduction.json", "report.html"} | tables | pictures
+    for name in ("times", "utilisation"):
+        text = (tmp_path / "out" / f"{name}.svg").read_text()
+        assert all(cell.platform in text for cell in CELLS), name
+
+
+def test_each_cell_has_its_times_and_its_starvation(reproduction):
+    detail = next(detail for detail in reproduction.details if detail.name == "grid")
+    for row in detail.rows:
+        one = dict(zip(detail.header, row, strict=True))
+        for name in ("baseline", "themis+FIFO", "themis+SCF", "search"):
+            used = 100 * one["ideal_us"] / one[f"{name}_us"]
+            assert one[f"{name}_%"] == pytest.approx(used, rel=1e-6)
+            assert 0 <= one[f"{name}_starved_%"] < 100
+        assert one["search_starved_%"] < one["baseline_starved_%"]
+    starved = [
+        ours(reproduction, f"mean time that a dimension starves, {name}")
+        for name in ("baseline", "themis+FIFO", "themis+SCF", "search")
+    ]
+    assert starved == sorted(starved, reverse=True)
 
 
 def test_a_perturbed_fabric_is_near_and_repeats():

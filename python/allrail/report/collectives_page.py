@@ -246,12 +246,16 @@ def _dimensions(results: Mapping[str, Result]) -> Table:
             Cell(show_size(one.bytes_per_npu), one.bytes_per_npu),
             share(one.utilisation),
             share(one.busy_fraction),
+            share(None if lost is None else lost / result.time_us),
         ]
         for name, result in results.items()
-        for one in result.dimensions
+        for one, lost in zip(
+            result.dimensions, result.starved_us or [None] * len(result.dimensions), strict=True
+        )
     ]
     header = ["result", "dimension", "kind", "size", "bandwidth", "algorithm", "sent per NPU"]
-    return Table("dimensions", [*header, "used", "busy"], rows, [0, 1, 2, 5], title="Dimensions")
+    columns = [*header, "used", "busy", "starved"]
+    return Table("dimensions", columns, rows, [0, 1, 2, 5], title="Dimensions")
 
 
 def _collectives(results: Mapping[str, Result]) -> list[Table]:
@@ -387,6 +391,8 @@ def _meanings(ones: Sequence[Result]) -> dict[str, str]:
         "bandwidth used": "Bytes sent over what the bandwidth could have carried in the time. For "
         "the whole fabric, dimensions count by their bandwidth.",
         "busy": "The part of the time in which a dimension had something to send.",
+        "starved": "The part of the time in which a dimension idles while the chunks that still "
+        "need it are on other dimensions.",
     }
     wirings = list(dict.fromkeys(one.simulated_as for one in ones if one.simulated_as))
     if wirings:

@@ -25,6 +25,7 @@ from allrail.report.style import (
 )
 from allrail.result import DimensionResult, Result, Stage
 from allrail.results.lanes import assign_lanes
+from allrail.results.starvation import Span, length, starved
 from allrail.results.trace import SHORT
 from allrail.results.units import show_number, show_percent, time_unit
 
@@ -40,6 +41,8 @@ BAND = 0.62
 MOST_RESULTS = 6
 """More do not fit beside each other; the tables have them all."""
 LIGHT = {"all_gather": 0.45}
+STARVED = "#f3cfc9"
+"""Behind the bars, where a dimension idles and its chunks are elsewhere."""
 GAP = 0.16
 """Between the bands, as a part of a band."""
 
@@ -96,6 +99,7 @@ def _draw(axes: Axes, result: Result, colours: Colormap, chunks: int, factor: fl
     used += sorted({span.operation for span in spans} - set(used))
     vector = len(spans) <= MAX_VECTOR_SHAPES
     height = (1 - GAP) / max(1, len(used))
+    idle = starved(spans, [one.start_us for one in result.collectives])
     for band, dimension in enumerate(result.dimensions):
         top = band + GAP / 2
         axes.axhspan(top, top + 1 - GAP, facecolor=PANEL, linewidth=0, zorder=0)
@@ -121,14 +125,42 @@ def _draw(axes: Axes, result: Result, colours: Colormap, chunks: int, factor: fl
                 fontsize=6.5,
                 color=MUTED,
             )
-        _edges(axes, dimension, top)
+        lost = idle.get(band, [])
+        _starved(axes, lost, top, factor)
+        _edges(axes, dimension, top, length(lost) / result.time_us)
     axes.set_ylim(len(result.dimensions), 0)
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID, linewidth=0.5)
     bare(axes)
 
 
-def _edges(axes: Axes, dimension: DimensionResult, top: float) -> None:
+def _starved(axes: Axes, spans: Sequence[Span], top: float, factor: float) -> None:
+    """Where a dimension idles and its chunks are elsewhere."""
+    from matplotlib.collections import PolyCollection
+
+    low, high = top, top + 1 - GAP
+    corners = [
+        [
+            (since / factor, low),
+            (until / factor, low),
+            (until / factor, high),
+            (since / factor, high),
+        ]
+        for since, until in spans
+    ]
+    axes.add_collection(
+        PolyCollection(
+            corners,
+            facecolors=STARVED,
+            linewidths=0,
+            rasterized=len(spans) > MAX_VECTOR_SHAPES,
+            zorder=1,
+        ),
+        autolim=False,
+    )
+
+
+def _edges(axes: Axes, dimension: DimensionResult, top: float, lost: float) -> None:
     """What is said left and right of a band."""
     middle = top + (1 - GAP) / 2
     axes.annotate(
@@ -143,7 +175,7 @@ def _edges(axes: Axes, dimension: DimensionResult, top: float) -> None:
         color=INK,
     )
     axes.annotate(
-        f"busy {100 * dimension.busy_fraction:.1f} %",
+        f"busy {100 * dimension.busy_fraction:.1f} %\nstarved {100 * lost:.1f} %",
         (1, middle),
         xycoords=("axes fraction", "data"),
         xytext=(6, 0),
@@ -236,6 +268,7 @@ def _legend(figure: Figure, shown: Mapping[str, Result], colours: Colormap, chun
         if operation in operations
     ]
     handles.append(Patch(facecolor=PANEL, edgecolor=GRID, linewidth=0.6, label="idle"))
+    handles.append(Patch(facecolor=STARVED, label="starved: its chunks are elsewhere"))
     for place in (0.0, 0.5, 1.0) if chunks > 2 else ():
         red, green, blue, _ = colours(0.1 + 0.85 * place)
         label = f"chunk {round(place * (chunks - 1))}"

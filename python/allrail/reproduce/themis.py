@@ -10,9 +10,11 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from allrail import api
 from allrail.plans import plan_for
+from allrail.reproduce import themis_cells as cells
 from allrail.reproduce.grid import (
     BASELINE,
     CELLS,
@@ -25,8 +27,9 @@ from allrail.reproduce.grid import (
     perturbed,
     run_plan,
 )
-from allrail.reproduce.published import chosen, number
+from allrail.reproduce.published import chosen, less_than, number
 from allrail.reproduce.rows import Cells, Detail, Progress, Reproduction, Row
+from allrail.reproduce.themis_cells import Results
 from allrail.result import Host, Result
 from allrail.scenario import Scenario, fields, load_scenario
 
@@ -43,6 +46,9 @@ SWEEP_OUT = ((SCF, None), (FIFO, None), (FIFO, "fill"))
 """Which of these are out at most chunks."""
 SWEPT = (*((name, limit) for name in (SCF, FIFO) for limit in SWEEP_LIMITS), (BASELINE, None))
 """The lines of the sweep: both queues under each limit, and the baseline."""
+LOST = 1.0
+"""By how many points a utilisation may fall and still counts as stable, which the paper does not
+define."""
 SWEEP_PUBLISHED = ((SCF, 4, 48.58), (SCF, 512, 91.18), (FIFO, 4, 43.13), (FIFO, 512, 87.81))
 
 SINGLE = "ISCA'22, evaluation section, single all-reduces"
@@ -57,9 +63,6 @@ SWEEP_GAP = (
 )
 
 SIZE_CHOSEN = chosen("size of the all-reduce in the sweep of chunks", by="the values at 4 chunks")
-
-Results = dict[str, list[Result]]
-"""By schedule, in the order of `CELLS`."""
 
 Plans = dict[str, dict[Cell, str]]
 """Plan files by schedule and cell."""
@@ -106,11 +109,11 @@ def run(
         cache: whether plans of `search` may be kept on disk; planning times are measured anew.
         progress: Told how many simulations are done.
     """
-    cells = len(CELLS)
+    count = len(CELLS)
     sweep = len(SWEEP) * len(SWEEP_PLATFORMS) * len(SWEPT)
-    work = _Work(4 * cells + sweep + 2 * cells * seeds + 4 * len(links), progress)
+    work = _Work(4 * count + sweep + 2 * count * seeds + 4 * len(links), progress)
     results, searched = _grid(work)
-    rows = _paper(results)
+    rows = _paper(results) + cells.starving(results)
     sweep_rows, sweep_detail = _chunk_sweep(work)
     rows += _advice() + sweep_rows + _search(results)
     known: Plans = {SCF: {}, SEARCH: searched}
@@ -121,7 +124,8 @@ def run(
         }
         for name, made in known.items()
     }
-    details = [_detail(results), sweep_detail]
+    grid = cells.table(results)
+    details = [grid, sweep_detail]
     perturbed_rows, perturbed_detail = _perturbed(plans, seeds, work)
     rows += perturbed_rows
     details.append(perturbed_detail)
@@ -129,21 +133,26 @@ def run(
         links_rows, links_detail = _links(plans, links, work, cache=cache)
         rows += links_rows
         details.append(links_detail)
-    return Reproduction("Themis, ISCA'22", rows, _notes(results), details)
+    pictures = cells.pictures(results, grid, sweep_detail, SWEEP_PUBLISHED)
+    return Reproduction("Themis, ISCA'22", rows, _notes(results), details, pictures)
 
 
 def _grid(work: _Work) -> tuple[Results, dict[Cell, str]]:
     """All results, and the plans of `search`."""
     results: Results = {}
     for name in (BASELINE, FIFO, SCF):
-        results[name] = work.simulate([cell.scenario(name) for cell in CELLS])
+        results[name] = []
+        for cell in CELLS:  # with timelines, which `simulate_many` has none of
+            results[name].append(api.simulate(cell.scenario(name), timeline=True))
+            work.step()
     results[SEARCH], plans = [], {}
     for cell in CELLS:  # one by one and not from the cache: planning is timed
         scenario = cell.scenario(SEARCH)
         started = time.perf_counter()
         plan = plan_for(scenario, cache=False)
         host = Host(planning_ms=1e3 * (time.perf_counter() - started), wall_ms=0.0)
-        results[SEARCH].append(replace(api.simulate(scenario, plan=plan), host=host))
+        told = api.simulate(scenario, plan=plan, timeline=True)
+        results[SEARCH].append(replace(told, host=host))
         plans[cell] = plan.text
         work.step()
     return results, plans
@@ -192,6 +201,7 @@ def _advice() -> list[Row]:
         for case, ours, value, unit in (
             ("3D-SW_SW_SW_homo, baseline, idle in dim2", homo[1], 750.0, "Gb/s"),
             ("3D-SW_SW_SW_homo, baseline, idle in dim3", homo[2], 793.75, "Gb/s"),
+            ("today, baseline, used of 1200 Gb/s in dim1", today["used_gbps"][0], 1200.0, "Gb/s"),
             ("today, baseline, used of 100 Gb/s in dim2", today["used_gbps"][1], 75.0, "Gb/s"),
             ("today, baseline, utilisation", 100 * today["utilisation"], 97.7, "%"),
         )
@@ -227,12 +237,30 @@ def _chunk_sweep(work: _Work) -> tuple[list[Row], Detail]:
         for name, chunks, value in SWEEP_PUBLISHED
         for at_once in SWEEP_LIMITS[: None if chunks == SWEEP[-1] else 1]
     ]
+    rows.append(
+        Row(
+            f"chunks from which more are never worse, {SCF}",
+            float(_stable([means[SCF, None, chunks] for chunks in SWEEP])),
+            less_than(8.0, CHUNKS_PLACE),
+            "chunks",
+            within=0.0,
+            digits=0,
+            how=f"twice as many never lose {LOST} points",
+            made=SIZE_CHOSEN,
+        )
+    )
     columns = SWEPT
     table: list[Cells] = [
         (chunks, *(means[name, at_once, chunks] for name, at_once in columns)) for chunks in SWEEP
     ]
     header = ("chunks", *(f"{label(name, at_once)}_%" for name, at_once in columns))
     return rows, Detail("chunks", header, table)
+
+
+def _stable(uses: Sequence[float]) -> int:
+    """The least number of chunks from which no doubling loses more than `LOST` points."""
+    falls = [i for i, (low, high) in enumerate(pairwise(uses)) if high < low - LOST]
+    return SWEEP[falls[-1] + 1 if falls else 0]
 
 
 def _search(results: Results) -> list[Row]:
@@ -246,18 +274,6 @@ def _search(results: Results) -> list[Row]:
         Row(f"longest planning, {SEARCH}", max(planning), None, "ms"),
         Row(f"mean time over the proven bound, {SEARCH}", mean(above), None, "x", digits=4),
     ]
-
-
-def _detail(results: Results) -> Detail:
-    """One row a cell: every utilisation, the bound's, and the planning time of `search`."""
-    header = ("platform", "size", *(f"{name}_%" for name in results), "bound_%", "planning_ms")
-    rows: list[Cells] = []
-    for i, cell in enumerate(CELLS):
-        best = results[SEARCH][i]
-        bound = 100 * best.ideal_time_us / best.bound_time_us
-        uses = (100 * (results[name][i].utilisation or 0.0) for name in results)
-        rows.append((cell.platform, cell.size, *uses, bound, best.host.planning_ms))
-    return Detail("grid", header, rows)
 
 
 def _perturbed(plans: Plans, seeds: int, work: _Work) -> tuple[list[Row], Detail]:

@@ -67,13 +67,21 @@ def results_frame(results: Mapping[str, Result]) -> pl.DataFrame:
 
 
 def dimensions_frame(results: Mapping[str, Result]) -> pl.DataFrame:
-    """One row a result and dimension.
+    """One row a result and dimension; `starved_us` of results with a timeline.
 
     Args:
         results: By name.
     """
+    import polars as pl
+
     rows = [(name, one) for name, result in results.items() for one in result.dimensions]
-    return _frame(rows, DIMENSION_TYPES)
+    starved = [
+        time
+        for result in results.values()
+        for time in result.starved_us or [None] * len(result.dimensions)
+    ]
+    frame = _frame(rows, DIMENSION_TYPES)
+    return frame.with_columns(pl.Series("starved_us", starved, dtype=pl.Float64))
 
 
 def timeline_frame(results: Mapping[str, Result]) -> pl.DataFrame:

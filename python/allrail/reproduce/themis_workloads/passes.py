@@ -1,4 +1,4 @@
-"""Forward and backward pass of Themis' training steps apart, as Fig. 12 draws them.
+"""Forward and backward pass of Themis' training steps apart, as Fig. 12 draws them, and what hides.
 
 A step goes forward until its first backward computation starts, and backward from there to its end.
 What of a pass is not computing is communication that nothing hides. The figure prints no numbers.
@@ -6,15 +6,20 @@ What of a pass is not computing is communication that nothing hides. The figure 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF
-from allrail.reproduce.rows import Cells, Detail
+from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF, mean
+from allrail.reproduce.published import Made
+from allrail.reproduce.rows import Cells, Detail, Row
 from allrail.reproduce.themis_workloads.cases import CASES, Case, Compute, scenario
+from allrail.results.starvation import length, without
 from allrail.training import simulate_training
 from allrail.training_result import TrainingResult
 
 BACKWARD = "backward"
+ALL_TO_ALL = "all_to_all"
+HIDDEN = "all_to_alls_hidden_%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,21 @@ def passes(result: TrainingResult) -> tuple[Pass, Pass]:
     )
 
 
-def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> tuple[Pass, Pass]:
-    """Simulate one iteration, and take it apart.
+def hidden(result: TrainingResult) -> float | None:
+    """Return the part of the time of all-to-alls in which something is computed; None without any.
+
+    Args:
+        result: Of one iteration, with its timeline.
+    """
+    timeline = result.timeline or ()
+    exchanged = [(one.start_us, one.end_us) for one in timeline if one.operation == ALL_TO_ALL]
+    computed = [(one.start_us, one.end_us) for one in timeline if one.track == "compute"]
+    whole = length(without(exchanged, ()))
+    return 1 - length(without(exchanged, computed)) / whole if whole else None
+
+
+def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> TrainingResult:
+    """Simulate one iteration, with its timeline.
 
     Args:
         case: The workload.
@@ -60,11 +78,11 @@ def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> t
     """
     tree = scenario(case, platform, schedule=schedule, compute=compute)
     tree["workload"]["iterations"] = 1
-    return passes(simulate_training(tree, timeline=True))
+    return simulate_training(tree, timeline=True)
 
 
 def detail(computes: dict[str, Compute]) -> Detail:
-    """One row a workload, platform and schedule.
+    """Return one row a workload, platform and schedule.
 
     Args:
         computes: How long each workload computes, by its name.
@@ -75,6 +93,43 @@ def detail(computes: dict[str, Compute]) -> Detail:
         for platform in PLATFORMS:
             for schedule in (BASELINE, SCF):
                 found = measured(case, platform, schedule=schedule, compute=computes[case.name])
-                parts = (part for one in found for part in (one.compute, one.exposed))
-                rows.append((case.name, platform, schedule, *(round(part, 3) for part in parts)))
-    return Detail("passes", (*header, "backward_compute_ms", "backward_exposed_ms"), rows)
+                parts = (part for one in passes(found) for part in (one.compute, one.exposed))
+                share = hidden(found)
+                rows.append(
+                    (
+                        case.name,
+                        platform,
+                        schedule,
+                        *(round(part, 3) for part in parts),
+                        None if share is None else round(100 * share, 3),
+                    )
+                )
+    back = ("backward_compute_ms", "backward_exposed_ms", HIDDEN)
+    return Detail("passes", (*header, *back), rows)
+
+
+def rows(detail: Detail, made: Mapping[str, Made]) -> list[Row]:
+    """Return how much of each workload's all-to-alls is hidden, where it has some.
+
+    Args:
+        detail: What `detail` gave.
+        made: How each workload's compute came about, by its name.
+    """
+    found: dict[tuple[str, str], list[float]] = {}
+    for cells in detail.rows:
+        one = dict(zip(detail.header, cells, strict=True))
+        share = one[HIDDEN]
+        if share is not None:
+            place = (str(one["workload"]), str(one["schedule"]))
+            found.setdefault(place, []).append(float(share))
+    return [
+        Row(
+            f"{workload}, all-to-alls hidden behind computing, {schedule}",
+            mean(shares),
+            None,
+            "%",
+            how="of the time in which one is under way, mean over the platforms",
+            made=made[workload],
+        )
+        for (workload, schedule), shares in found.items()
+    ]
