@@ -284,6 +284,12 @@ demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 reproduce: build ## every published number beside ours; exits with 1 if one is out
 	@$(BIN)/allrail reproduce --all --out "$(OUT)/reproduce"
 
+REFERENCE ?= $(or $(ALLRAIL_REFERENCE),../shared/reference)
+
+.PHONY: published
+published: build ## numbers of the five sources that have no row of `reproduce`: REFERENCE=DIR; must be 0
+	@$(BIN)/python benches/published $(REFERENCE)
+
 .PHONY: recipes
 recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes minutes
 	$(BIN)/python docs/recipes.py

@@ -45,6 +45,7 @@ LONG = {
 NEVER = {
     "make test": "it runs this test",
     "make reproduce": "the better part of an hour",
+    "make published": "it needs a folder with the sources' numbers",
     "all_reduce_perf": "it needs GPUs and nccl-tests",
     "NCCL_ALGO=": "as above",
     "ray start": "a test of sweeps starts a cluster, and stops it",

@@ -65,7 +65,7 @@ def test_reproduce_is_within_tolerance(monkeypatch):
     seen = []
     reproduction = run(progress=lambda done, total: seen.append((done, total)))
     assert reproduction.ok, [row.cells() for row in reproduction.rows if row.ok is False]
-    assert len([row for row in reproduction.rows if row.ok]) == 6
+    assert len([row for row in reproduction.rows if row.ok]) == 9
     assert seen[-1][0] == seen[-1][1]
 
 

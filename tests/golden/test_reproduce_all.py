@@ -36,8 +36,8 @@ def test_each_has_its_folder_and_all_have_one_page(tmp_path, allrail_cli):
     told = allrail_cli("reproduce", "--all", "--out", str(tmp_path / "all"))
     assert told.status == 1, "a row is out"
     lines = [line.split() for line in told.stdout.splitlines()]
-    assert ["one", "2", "1", "1", "0", "0", "0"] in lines
-    assert ["other", "0", "0", "0", "1", "0", "1"] in lines
+    assert ["one", "2", "1", "1", "0", "0", "0", "0"] in lines
+    assert ["other", "0", "0", "0", "0", "1", "0", "1"] in lines
     for place in ("", "one", "other"):
         assert (tmp_path / "all" / place / "report.html").exists()
     page = json.loads((tmp_path / "all" / "reproduction.json").read_text())

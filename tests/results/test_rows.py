@@ -37,6 +37,7 @@ TABLE = "X'22, Table II"
         (Row("a", 127.0, span(97.0, 125.0, TABLE), "%", within=1.0, absolute=True), False),
         (Row("a", 106.0, number(100.0, TABLE), "us"), False),
         (Row("a", 1.0, None, "%"), None),
+        (Row("a", None, number(1.0, TABLE), "%", why="what the device takes"), None),
         (Row("a", 1.5, number(1.49, TABLE), "x", made=fitted("scale", to=THIS_ROW)), None),
     ],
 )
@@ -72,6 +73,22 @@ def test_what_is_fitted_or_chosen_names_its_parameters():
         chosen("shape", by="")
     with pytest.raises(ValueError, match="fitted or chosen"):
         Made("computed", ("scale",), "the mean")
+
+
+def test_what_cannot_be_computed_names_the_input_and_is_no_target():
+    row = Row("a", None, number(20.0, TABLE), "%", why="missing: what the host takes")
+    assert row.cells()[1:7] == ["20", "-", "%", "-", "-", "missing"]
+    outcome = Reproduction("t", [Row("met", 1.0, number(1.0, TABLE), "x"), row])
+    assert outcome.ok
+    assert outcome.summary[0] == (
+        "targets: 1 rows beside a published number, 1 met; 1 more need an input that no source "
+        "prints"
+    )
+    assert outcome.reasons == ["a: missing: what the host takes"]
+    assert outcome.to_dict()["rows"][1]["ours"] is None
+    for published, why in ((number(1.0, TABLE), ""), (None, "a reason")):
+        with pytest.raises(ValueError, match="name the input"):
+            Row("a", None, published, "%", why=why)
 
 
 def test_a_reproduction_ends_with_targets_parameters_and_misses():

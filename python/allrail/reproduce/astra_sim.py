@@ -20,7 +20,7 @@ from typing import Any
 
 from allrail import api, training
 from allrail.errors import InputError
-from allrail.formats.astra_sim import AstraCase, read_case
+from allrail.formats.astra_sim import AstraCase, columns, read_case
 from allrail.reproduce.published import number
 from allrail.reproduce.rows import Progress, Reproduction, Row
 from allrail.result import Result
@@ -47,6 +47,8 @@ class Exercise:
         time_us: As published.
         tolerance: As a fraction.
         utilisation: In per cent, as published.
+        message_mib: What an NPU sends, as published (MB there).
+        ideal_us: All bytes over all bandwidth, as published.
     """
 
     name: str
@@ -56,11 +58,21 @@ class Exercise:
     time_us: float
     tolerance: float
     utilisation: float | None = None
+    message_mib: float | None = None
+    ideal_us: float | None = None
 
 
 EXERCISES = (
     Exercise(
-        "3-1, baseline", "3d_switch.json", "3d_switch_baseline.txt", "dims", 35008.129, 1e-3, 38.01
+        "3-1, baseline",
+        "3d_switch.json",
+        "3d_switch_baseline.txt",
+        "dims",
+        35008.129,
+        1e-3,
+        38.01,
+        2044.0,
+        13307.292,
     ),
     Exercise(
         "3-1, themis + SCF",
@@ -70,6 +82,7 @@ EXERCISES = (
         13635.871,
         2e-3,
         97.59,
+        2044.0,
     ),
     Exercise("3-2, congestion-unaware", "switch_64.json", "direct.txt", "dims", 633.217, 5e-3),
     Exercise("3-2, links", "switch_64.yml", "direct.txt", "links", 40008.217, 1e-3),
@@ -104,15 +117,17 @@ def run(*, reference: Path | None = None, progress: Progress | None = None) -> R
         if exercise.utilisation is not None:
             name = f"tutorial {exercise.name}, utilisation"
             rows.append(_utilisation(name, result, exercise))
+        rows += _sizes(case, result, exercise)
         if result.below_physical_bound:
             rows.append(_shared(case))
             notes.append(
                 f"tutorial {exercise.name}: {result.time_us:.3f} us is below the "
                 f"{LINK_BOUND_US:.0f} us that the link of one NPU needs; it has no utilisation"
             )
+    rows.append(_every_npu())
     for done, expected in enumerate(cases, start=len(EXERCISES) + 1):
         tell(done)
-        rows.append(_case(expected))
+        rows += _case(expected)
     tell(total)
     if not cases:
         notes.append(f"set {REFERENCE} to check ASTRA-sim's sample cases too")
@@ -154,6 +169,33 @@ def _utilisation(name: str, result: Result, exercise: Exercise) -> Row:
     )
 
 
+def _sizes(case: AstraCase, result: Result, exercise: Exercise) -> list[Row]:
+    """What an NPU sends, and how long that takes over all bandwidth."""
+    name = f"tutorial {exercise.name}"
+    rows = []
+    if exercise.message_mib is not None:
+        ours = float(columns(case, result=result.to_dict())["TotalMessageSize(MB)"])
+        stated = number(exercise.message_mib, TUTORIAL)
+        rows.append(Row(f"{name}, sent by an NPU", ours, stated, "MiB", within=1e-6))
+    if exercise.ideal_us is not None:
+        stated = number(exercise.ideal_us, TUTORIAL)
+        label = f"{name}, ideal time"
+        told = "all bytes over all bandwidth"
+        ours = result.ideal_time_us
+        rows.append(Row(label, ours, stated, "us", within=1e-6, digits=3, how=told))
+    return rows
+
+
+def _every_npu() -> Row:
+    """3-1 with `boost-mode: 0`, which simulates every NPU and not one for all."""
+    why = (
+        "missing: in which order the NPUs' events come there, by which each chooses its next "
+        "chunk; here NPUs that are alike choose alike, as with `boost-mode: 1`"
+    )
+    stated = number(13909.354, f"{TUTORIAL}, run with `boost-mode: 0`")
+    return Row("tutorial 3-1, themis + SCF, every NPU simulated", None, stated, "us", why=why)
+
+
 def _shared(case: AstraCase) -> Row:
     """The same scenario with links that messages share: not below what a link can carry."""
     tree = json.loads(json.dumps(case.scenario))
@@ -191,7 +233,16 @@ def _expected(reference: Path | None) -> list[Mapping[str, Any]]:
     return [case for case in cases if case.get("needs") in (None, "training")]
 
 
-def _case(expected: Mapping[str, Any]) -> Row:
+PARTS = (
+    ("compute_us", "ComputeTime(us)", "computing", "us"),
+    ("exposed_us", "ExposedCommunicationTime(us)", "exposed communication", "us"),
+    ("total_message_MB", "TotalMessageSize(MB)", "sent by an NPU", "MiB"),
+)
+"""What ASTRA-sim prints beside a case's time: key of `expected.json`, its column, ours, unit."""
+PRINTED = "ASTRA-sim, file `expected.json`"
+
+
+def _case(expected: Mapping[str, Any]) -> list[Row]:
     options = _options(expected["args"])
     case = _read(
         expected["folder"],
@@ -201,13 +252,22 @@ def _case(expected: Mapping[str, Any]) -> Row:
         workload=expected["workload"],
         **({"comm_scale": 1.0} | options),
     )
+    name, within = str(expected["name"]), float(expected["tolerance"])
     if case.passes:
-        total: float = sum(training.simulate_training(case.scenario).to_dict()["steps_us"])
+        result = training.simulate_training(case.scenario).to_dict()
+        total: float = sum(result["steps_us"])
     else:
-        total = api.simulate(case.scenario).time_us
-    tolerance = float(expected["tolerance"])
-    published = number(float(expected["time_us"]), "ASTRA-sim, file `expected.json`")
-    return Row(str(expected["name"]), total, published, "us", within=tolerance, digits=3)
+        result = api.simulate(case.scenario).to_dict()
+        total = result["time_us"]
+    stated = number(float(expected["time_us"]), PRINTED)
+    rows = [Row(name, total, stated, "us", within=within, digits=3)]
+    told = columns(case, result=result)
+    for key, column, what, unit in PARTS:
+        if key in expected:
+            stated = number(float(expected[key]), PRINTED)
+            ours = float(told[column])
+            rows.append(Row(f"{name}, {what}", ours, stated, unit, within=within, digits=3))
+    return rows
 
 
 def _options(args: list[str]) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def together(parts: Mapping[str, Reproduction]) -> Reproduction:
     Args:
         parts: By name.
     """
-    header = ("publication", "published", "met", "out", "fitted", "chosen", "not_published")
+    judged = ("published", "met", "out", "missing")
+    header = ("publication", *judged, "fitted", "chosen", "not_published")
     comes = Detail("publications", header, [_line(name, one) for name, one in parts.items()])
     return Reproduction(
         TITLE,
@@ -151,6 +152,7 @@ def _line(name: str, one: Reproduction) -> tuple[str | float | None, ...]:
         len(one.targets),
         len(one.targets) - len(one.misses),
         len(one.misses),
+        sum(row.verdict == "missing" for row in one.rows),
         words.count("fitted"),
         words.count("chosen"),
         sum(row.published is None for row in one.rows),

@@ -32,7 +32,7 @@ class Row:
 
     Attributes:
         case: What it is the number of.
-        ours: What we compute.
+        ours: What we compute; None where an input is missing, which `why` names.
         published: What the source prints; None where it prints nothing.
         unit: Of both.
         within: How far ours may be outside of what is published: a fraction of its nearer end, or
@@ -45,7 +45,7 @@ class Row:
     """
 
     case: str
-    ours: float
+    ours: float | None
     published: Published | None
     unit: str
     within: float = 0.05
@@ -55,13 +55,18 @@ class Row:
     why: str = ""
     made: Made = COMPUTED
 
+    def __post_init__(self) -> None:
+        """Refuse a published number that is not computed and does not say why."""
+        if self.ours is None and not (self.published and self.why):
+            raise ValueError(f"`{self.case}`: name the input that is missing")
+
     @property
     def difference(self) -> float | None:
         """Ours minus a published number, or how far ours is outside of a range; None without.
 
         A fraction of the published number, or of the range's nearer end, unless `absolute`.
         """
-        if self.published is None:
+        if self.published is None or self.ours is None:
             return None
         one = self.published.number
         difference = self.published.beyond(self.ours) if one is None else self.ours - one
@@ -74,7 +79,8 @@ class Row:
     def ok(self) -> bool | None:
         """Whether it is within tolerance.
 
-        None without a published number, and where ours was fitted to that very number.
+        None without a published number, where ours was fitted to that very number, and where ours
+        cannot be computed.
         """
         difference = self.difference
         if difference is None or self.made.itself:
@@ -83,9 +89,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`ok`, `OUT`, `fitted` to this very number, or `-`."""
+        """`ok`, `OUT`, `fitted` to this very number, `missing` an input, or `-`."""
         if self.published is None:
             return "-"
+        if self.ours is None:
+            return "missing"
         if self.made.itself:
             return "fitted"
         return "ok" if self.ok else "OUT"
@@ -101,7 +109,7 @@ class Row:
         return [
             self.case,
             NOT_PUBLISHED if self.published is None else self.published.text,
-            f"{self.ours:.{self.digits}f}",
+            "-" if self.ours is None else f"{self.ours:.{self.digits}f}",
             self.unit,
             shown,
             tolerance,
@@ -212,11 +220,14 @@ class Reproduction:
         """How it ends: targets, free parameters, misses."""
         targets, misses, free = self.targets, self.misses, self.free
         alone = sum(row.published is None for row in self.rows)
-        itself = len(self.rows) - len(targets) - alone
+        missing = sum(row.verdict == "missing" for row in self.rows)
+        itself = len(self.rows) - len(targets) - alone - missing
         told = f"targets: {len(targets)} rows beside a published number, "
         told += f"{len(targets) - len(misses)} met"
         if itself:
             told += f"; {itself} more are what was fitted, and show nothing"
+        if missing:
+            told += f"; {missing} more need an input that no source prints"
         if alone:
             told += f"; {alone} rows are not published"
         parameters = f"{len(free)}: {'; '.join(free)}" if free else "none"

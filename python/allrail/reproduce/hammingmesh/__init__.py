@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from allrail.report import hammingmesh
-from allrail.reproduce.hammingmesh import allocation, claims, gpt3, making_room
+from allrail.reproduce.hammingmesh import allocation, claims, gpt3, job_sizes, making_room
 from allrail.reproduce.hammingmesh.allocation import Allocation, PlaceCase
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
@@ -67,7 +67,8 @@ def run(
         room = making_room.MakingRoom({case: found[case] for case in moving})
         rows += room.rows()
         details += room.details()
-        more = jobs_placed.pictures()
+        details.append(job_sizes.detail(allocation.MIXES))
+        more = [*jobs_placed.pictures(), job_sizes.picture(details[-1])]
     details.append(_cases(results))
     pictures = hammingmesh.pictures({detail.name: detail for detail in details}) + more
     return Reproduction(TITLE, rows, _notes(scope, results), details, pictures)

@@ -1,5 +1,7 @@
 """Claims of HammingMesh's text about moving and placing jobs, each beside what it gives.
 
+What follows from counts alone is in `arithmetic`.
+
 A job that moves sends the memory of its NPUs; the paper says that 64 GiB leave in under 80 ms. At
 the 800 GB/s that an NPU injects, 64 GiB take 85.9 ms; 64 GB take 80.0. It also says that the
 largest job finds its boards in under a second on a mesh of a million: a time of this machine.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import time
 
 from allrail.placement import place
+from allrail.reproduce.hammingmesh import arithmetic
 from allrail.reproduce.hammingmesh.published import PLACEMENT
 from allrail.reproduce.published import less_than
 from allrail.reproduce.rows import Row
@@ -51,7 +54,8 @@ def rows(*, jobs: bool) -> list[Row]:
         how="size over injection",
         why=_UNITS,
     )
-    return [moved, _placed()] if jobs else [moved]
+    counted = [moved, *arithmetic.rows()]
+    return [*counted, _placed()] if jobs else counted
 
 
 def _placed() -> Row:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from allrail.graphs import count
 from allrail.reproduce.hammingmesh import cases as kinds
 from allrail.reproduce.hammingmesh import gaps
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase
@@ -51,7 +52,7 @@ class Curves:
         rows = []
         for case in self.of("permutation"):
             result = self.results[case]
-            for name in ("median", "p1"):
+            for name in ("median", "mean", "p1"):
                 ours = 100 * result["npu_bandwidth_gbps"][name] / result["injection_gbps"]
                 label = f"{case.cluster.label}, permutation, {name} NPU, {case.world}"
                 rows.append(Row(label, ours, None, "%", how=how(case, result)))
@@ -110,14 +111,22 @@ class Curves:
             result = self.results[case]
             label = (case.cluster.label, case.world)
             spread = result["npu_bandwidth_gbps"]
+            cost = float(count(case.cluster.fabric)["cost_usd"]) / 1e6
             summary.append(
-                (*label, *(spread[name] for name in QUANTILES), result["injection_gbps"])
+                (
+                    *label,
+                    *(spread[name] for name in QUANTILES),
+                    result["injection_gbps"],
+                    cost,
+                    spread["mean"] * result["npus"] / 1e3 / cost,
+                )
             )
             each += [
                 (*label, npu, gbps, 100 * gbps / result["injection_gbps"])
                 for npu, gbps in enumerate(result["npu_bandwidths_gbps"])
             ]
-        columns = ("cluster", "world", *(f"{name}_gbps" for name in QUANTILES), "injection_gbps")
+        quantiles = (f"{name}_gbps" for name in QUANTILES)
+        columns = ("cluster", "world", *quantiles, "injection_gbps", "cost_M$", "mean_Tb/s_per_M$")
         return [
             Detail("permutation", columns, summary),
             Detail("permutation_npus", ("cluster", "world", "npu", "gbps", "share_%"), each),

@@ -38,7 +38,7 @@ from allrail.reproduce.hammingmesh.workloads import (
     WorkloadCase,
     cost_musd,
 )
-from allrail.reproduce.published import Published, less_than, more_than, span
+from allrail.reproduce.published import Published, less_than, more_than, number, span
 from allrail.reproduce.rows import Cells, Detail, Row
 
 Found = Mapping[WorkloadCase, Mapping[str, Any]]
@@ -86,6 +86,26 @@ def rows(found: Found) -> list[Row]:
     for job in (GPT3, MOE):
         rows += _order(job, found)
     return rows + _savings(found)
+
+
+def computes() -> list[Row]:
+    """Return what each preset computes beside the compute that the text prints."""
+    stated = {job: job.printed_compute_ms for job in (RESNET, GPT3, MOE)}
+    stated[COSMOFLOW] = COSMOFLOW_TEXT_MS
+    how = "the authors' published inputs, on the slowest rank"
+    return [
+        Row(
+            f"{job.name}, compute",
+            job.compute_ms,
+            number(float(printed), WORKLOADS),
+            "ms",
+            within=0.01,
+            how=how,
+            why=COSMOFLOW_WHY if job is COSMOFLOW else "",
+        )
+        for job, printed in stated.items()
+        if printed is not None
+    ]
 
 
 def _how(case: WorkloadCase) -> str:

@@ -303,7 +303,7 @@ def run(
         jobs=jobs,
         progress=progress,
     )
-    rows = workload_rows.rows(found)
+    rows = workload_rows.rows(found) + workload_rows.computes()
     details = [_simulations(found), *workload_rows.details(found)]
     pictures: list[Picture] = hammingmesh_workloads.pictures({d.name: d for d in details})
     return Reproduction(TITLE, rows, NOTES, details, pictures)

@@ -34,6 +34,15 @@ def _layers(preset: str) -> tuple[_Layer, ...]:
     return tuple(_expanded(load_model(preset)["layers"]))
 
 
+def parameters(preset: str) -> int:
+    """Return how many parameters a preset of layers has.
+
+    Args:
+        preset: Its name.
+    """
+    return sum(n for layer in _layers(preset) for n in layer.tensors)
+
+
 def _expanded(layers: list[Mapping[str, Any]]) -> Iterator[_Layer]:
     """Every layer, in order, as often as it is repeated."""
     for layer in layers:
