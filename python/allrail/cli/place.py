@@ -86,10 +86,12 @@ def command(
     """Place mixes of jobs on a fabric's boards and print how much of it they use.
 
     Each mix asks for as many boards as the fabric has. With --trace or --jobs, jobs arrive, wait
-    and leave instead.
+    and leave instead. Where the jobs of the first mix are, --json and --out say; of --out each job
+    is a scenario, too, in `jobs/`.
     """
     from allrail import placement
     from allrail.cli import folders, output
+    from allrail.placed import Whereabouts, placed_jobs
 
     shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
     waits = trace is not None or jobs is not None
@@ -160,9 +162,12 @@ def command(
         from allrail.report.placement import write
 
         folders.tell_replaced(out)
-        write(out, told)
+        write(out, told, where=None if waits else Whereabouts(fabric, told))
     if as_json:
-        output.print_json({key: value for key, value in told.items() if key not in _LONG})
+        tree = {key: value for key, value in told.items() if key not in _LONG}
+        if not waits:
+            tree["placed"] = [job.to_dict() for job in placed_jobs(told)]
+        output.print_json(tree)
     elif waits:
         _show_queue(told)
     else:

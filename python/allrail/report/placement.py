@@ -9,20 +9,29 @@ from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lig
 from allrail.results.units import show_number
 
 if TYPE_CHECKING:
+    import polars as pl
     from matplotlib.figure import Figure
+
+    from allrail.placed import Whereabouts
 
 PICTURES = ("utilisation", "boards", "queue")
 MOST_NAMED = 6
 """Jobs with a colour and a line in the legend of their own, the largest."""
 BINS = 50
+JOBS = "jobs"
+"""The folder of the jobs' scenarios."""
+MAX_SCENARIOS = 1000
+MAX_NPUS = 1 << 20
+"""More jobs and NPUs than these have no scenario and no line of their own."""
 
 
-def write(folder: Path, told: dict[str, Any]) -> None:
+def write(folder: Path, told: dict[str, Any], *, where: Whereabouts | None = None) -> None:
     """Write `result.json`, tables, pictures and `report.html` of a placement or a queue.
 
     Args:
         folder: Where; an earlier run's files are replaced.
         told: What `allrail.placement.place` or `queue` returned.
+        where: The jobs of its first mix: their boards, NPUs and scenarios are written, too.
 
     Raises:
         InputError: The folder cannot be written, or a file of another program is in the way.
@@ -30,7 +39,7 @@ def write(folder: Path, told: dict[str, Any]) -> None:
     import polars as pl
 
     from allrail import _core
-    from allrail.files import staged_folder
+    from allrail.files import staged_folder, yaml_text
     from allrail.report import style as pictures
     from allrail.report.placement_page import page
     from allrail.results.frames import write_frame
@@ -70,13 +79,21 @@ def write(folder: Path, told: dict[str, Any]) -> None:
         tables["jobs"] = told["ran"]
         tables["timeline"] = [{"time_s": at, "boards": busy} for at, busy in told["timeline"]]
     long = ("mixes", "ran", "timeline")
-    result = {
+    result: dict[str, Any] = {
         "schema_version": 1,
         "made_by": MADE_BY,
         "versions": {"allrail": _core.version()},
         "placement": {key: value for key, value in told.items() if key not in long},
     }
+    if where is not None:
+        result["placement"]["placed"] = [job.to_dict() for job in where.jobs]
     with staged_folder(folder, OUTPUT) as staged:
+        if where is not None:
+            for name, frame in frames(where).items():
+                write_frame(frame, folder=staged, name=name)
+            (staged / JOBS).mkdir()
+            for name, scenario in scenarios(where).items():
+                (staged / JOBS / name).write_text(yaml_text(scenario), encoding="utf-8")
         svgs = {name: pictures.svg(figure, name=name) for name, figure in drawn.items()}
         for name, figure in drawn.items():
             (staged / f"{name}.svg").write_text(svgs[name], encoding="utf-8")
@@ -86,6 +103,61 @@ def write(folder: Path, told: dict[str, Any]) -> None:
         html = page(told, pictures=svgs, version=_core.version())
         (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result)
+
+
+def frames(where: Whereabouts) -> dict[str, pl.DataFrame]:
+    """Return the tables of the first mix's jobs: one row a job, a board, an NPU.
+
+    Args:
+        where: The jobs.
+    """
+    import polars as pl
+
+    each = where.board[0] * where.board[1]
+    jobs = [
+        {
+            "job": job.job,
+            "asked": "x".join(map(str, job.asked))
+            if isinstance(job.asked, tuple)
+            else f"{job.asked}",
+            "rows": len(job.rows),
+            "columns": len(job.columns),
+            "boards": len(job.rows) * len(job.columns),
+            "npus": len(job.rows) * len(job.columns) * each,
+            "half_plane_cut_share": where.half_plane_cut_share(job),
+        }
+        for job in where.jobs
+    ]
+    boards = [
+        (job.job, *board.virtual, *board.physical) for job in where.jobs for board in job.boards
+    ]
+    names = ("virtual_row", "virtual_column", "row", "column")
+    found = {
+        "placed": pl.DataFrame(jobs, infer_schema_length=None),
+        "boards": pl.DataFrame(boards, schema=["job", *names], orient="row"),
+    }
+    if len(boards) * each <= MAX_NPUS:
+        npus = [
+            (job.job, rank, *divmod(rank, where.grid(job)[1]), *place, npu)
+            for job in where.jobs
+            for rank, (place, npu) in enumerate(
+                zip(where.places(job), where.npus(job), strict=True)
+            )
+        ]
+        columns = ["job", "rank", *names, "npu"]
+        found["npus"] = pl.DataFrame(npus, schema=columns, orient="row")
+    return found
+
+
+def scenarios(where: Whereabouts) -> dict[str, dict[str, Any]]:
+    """Return a scenario for each job of more than one NPU, by the name of its file.
+
+    Args:
+        where: The jobs.
+    """
+    each = where.board[0] * where.board[1]
+    some = [job for job in where.jobs if 1 < len(job.rows) * len(job.columns) * each <= MAX_NPUS]
+    return {f"job-{job.job}.yaml": where.scenario(job) for job in some[:MAX_SCENARIOS]}
 
 
 def utilisation(told: dict[str, Any]) -> Figure:

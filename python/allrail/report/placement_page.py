@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allrail.placed import placed_jobs
 from allrail.report.document import (
     Block,
     Cell,
@@ -67,6 +68,7 @@ def page(told: Mapping[str, Any], *, pictures: Mapping[str, str], version: str) 
             Section("results", "Boards in use", drawn),
             Section("mixes", "Mixes", [_mixes(told)]),
             Section("shares", "Jobs of the first mix", _shares(told)),
+            Section("where", "Where the jobs of the first mix are", _where(told)),
         ]
     return render(
         Page(
@@ -138,6 +140,34 @@ def _shares(told: Mapping[str, Any]) -> list[Table]:
     ]
     header = ["job", "boards", *(key.replace("_", " ") for key in keys)]
     return [Table("alone", header, rows, [0])]
+
+
+def _where(told: Mapping[str, Any]) -> list[Table]:
+    """Each job's rows and columns of boards; it has the boards where they cross."""
+    jobs = placed_jobs(told)
+    if not jobs:
+        return []
+    rows: list[Cells] = [
+        [
+            Cell(f"job {job.job}", job.job),
+            Cell(f"{len(job.rows)} × {len(job.columns)}", len(job.rows) * len(job.columns)),
+            _spans(job.rows),
+            _spans(job.columns),
+        ]
+        for job in jobs
+    ]
+    return [Table("placed", ["job", "boards", "rows", "columns"], rows, [0, 2, 3])]
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """Numbers in their order, neighbours that ascend as `first-last`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 def _jobs(told: Mapping[str, Any]) -> Table:
