@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.errors import InputError
 
@@ -62,6 +63,11 @@ def _axis(name: str, about: str) -> click.Option:
 @options.out
 @options.timeline
 @options.cache
+@click.option(
+    "--astra-sim", is_flag=True, help="FILE is what ASTRA-sim printed: put ours beside it."
+)
+@astra.files
+@click.option("--run", metavar="NAME", help="With --astra-sim: the line of its result, by name.")
 def command(
     *,
     files: tuple[Path, ...],
@@ -71,7 +77,9 @@ def command(
     out: Path | None,
     timeline: bool,
     cache: bool,
-    **short: tuple[str, ...],
+    astra_sim: bool,
+    run: str | None,
+    **others: Any,
 ) -> None:
     """Simulate variants of the scenario in FILE and print one table.
 
@@ -79,11 +87,24 @@ def command(
     are against the first row; of workloads, against the first that differs in the schedule alone.
     Several FILEs may be compared where they are workloads. The policy `nccl` is a row with the time
     of the algorithm that NCCL runs; it is there unasked where a machine has NVLink switches.
+
+    With --astra-sim FILE is a result of ASTRA-sim (`tutorial_result.csv` of 1.0, the saved output
+    of 2.x), and the case of its other files is simulated beside it.
     """
     from allrail import api
     from allrail.cli import folders, output
     from allrail.scenario import load_scenario
 
+    short: dict[str, tuple[str, ...]] = {name: others.pop(name) for name in SHORT}
+    foreign = astra.given({**others, "run": run})
+    if astra_sim:
+        _refuse_axes(short, each=each, sets=sets, timeline=timeline)
+        foreign.pop("run", None)
+        astra.compare(
+            files, foreign, world=_world(short["world"]), run=run, as_json=as_json, out=out
+        )
+        return
+    astra.refuse(foreign, verb="allrail compare")
     axes: dict[str, list[object]] = {}
     for name, texts in short.items():
         for text in texts:
@@ -142,6 +163,36 @@ def command(
     if out is not None:
         folders.tell(out, left_out=[row.result.timeline_left_out for row in rows])
     output.end_with(failed)
+
+
+def _refuse_axes(
+    short: dict[str, tuple[str, ...]],
+    *,
+    each: tuple[str, ...],
+    sets: tuple[str, ...],
+    timeline: bool,
+) -> None:
+    """Refuse what has variants: beside a result of ASTRA-sim stands its own case."""
+    given: dict[str, object] = {f"--{name}": texts for name, texts in short.items()}
+    del given["--world"]
+    for name, value in {**given, "--each": each, "--set": sets, "--timeline": timeline}.items():
+        if value:
+            raise InputError(
+                "it means nothing beside a result of ASTRA-sim, whose case its files describe",
+                hint="leave it out; `allrail simulate --astra-sim` takes `--set`",
+                source=name,
+            )
+
+
+def _world(worlds: tuple[str, ...]) -> str | None:
+    if len(worlds) > 1:
+        raise InputError(
+            "a result of ASTRA-sim is of one backend",
+            hint="name `links` for the congestion-aware one, or leave it out",
+            source="--world",
+            value=", ".join(worlds),
+        )
+    return worlds[0] if worlds else None
 
 
 def _one_file(files: tuple[Path, ...]) -> Path:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.errors import InputError
 from allrail.results.units import plain_number
 
 if TYPE_CHECKING:
+    from allrail.formats.astra_sim import AstraCase
     from allrail.result import Result
     from allrail.scenario import Scenario
 
@@ -38,44 +40,7 @@ _FILE = click.Path(path_type=Path)
     "`ideal_schedule`, `dim1_x2`, `no_straggler` or `all`.",
 )
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
-@click.option(
-    "--network",
-    "--network-configuration",
-    type=_FILE,
-    metavar="N",
-    help="ASTRA-sim's network (.json, .yml).",
-)
-@click.option(
-    "--system",
-    "--system-configuration",
-    type=_FILE,
-    metavar="S",
-    help="ASTRA-sim's system (.txt, .json).",
-)
-@click.option(
-    "--workload",
-    "--workload-configuration",
-    type=_FILE,
-    metavar="W",
-    help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
-)
-@click.option(
-    "--comm-group",
-    "--comm-group-configuration",
-    type=_FILE,
-    metavar="G",
-    help="The process groups of its trace.",
-)
-@click.option(
-    "--remote-memory",
-    "--remote-memory-configuration",
-    type=_FILE,
-    metavar="R",
-    help="Its remote memory, which is not modelled: a warning says so where there is one.",
-)
-@click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes.")
-@click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times.")
-@click.option("--num-passes", type=int, metavar="N", help="Repeat its workload.")
+@astra.files
 @click.option(
     "--write-scenario", type=_FILE, metavar="FILE", help="Write the case as a scenario, too."
 )
@@ -99,13 +64,11 @@ def command(
     from allrail.cli import folders, output, traffic, training
     from allrail.scenario import load_scenario
 
-    given = {name: value for name, value in foreign.items() if value is not None}
+    given = astra.given(foreign)
     case = None
     if astra_sim:
         _refuse_both(file)
-        case = _read_case(given, world)
-        if case.warning:
-            output.warn(case.warning)
+        case = astra.read(given, world, verb="allrail simulate --astra-sim")
         scenario = load_scenario(case.scenario, sets=sets)
     else:
         _refuse_foreign(given, file=file, write_scenario=write_scenario)
@@ -123,7 +86,7 @@ def command(
             slices=slices,
         )
         if case is not None:
-            _after(case, step.to_dict(), as_json=as_json, path=write_scenario)
+            _after(case, step.to_dict(), as_json=as_json, path=write_scenario, out=out)
             if not as_json:
                 training.predicted([step])
         return
@@ -137,7 +100,7 @@ def command(
     if out is not None:
         folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
     if case is not None:
-        _after(case, result.to_dict(), as_json=as_json, path=write_scenario)
+        _after(case, result.to_dict(), as_json=as_json, path=write_scenario, out=out)
     if as_json:
         output.print_json(result.to_dict(timeline=False))
     elif case is not None:
@@ -148,16 +111,20 @@ def command(
         folders.tell(out, left_out=[result.timeline_left_out])
 
 
-def _after(case: Any, result: dict[str, Any], *, as_json: bool, path: Path | None) -> None:
-    """Print the columns of an ASTRA-sim case, and write its scenario."""
+def _after(
+    case: AstraCase, result: dict[str, Any], *, as_json: bool, path: Path | None, out: Path | None
+) -> None:
+    """Print the columns of an ASTRA-sim case, and write them and its scenario."""
     from allrail.cli import output
     from allrail.formats.astra_sim import columns
     from allrail.formats.astra_sim import write_scenario as write
 
     if path is not None:
         write(case, path=path)
+    row = columns(case, result=result)
+    if out is not None:
+        astra.write(out, [row])
     if not as_json:
-        row = columns(case, result=result)
         output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
 
@@ -230,33 +197,6 @@ def _predicted(result: Result) -> None:
     )
 
 
-def _read_case(given: dict[str, Any], world: str | None) -> Any:
-    from allrail.formats.astra_sim import read_case
-
-    for name in ("network", "system", "workload"):
-        if name not in given:
-            raise InputError(
-                f"`--{name}` is missing",
-                hint="an ASTRA-sim case has `--network`, `--system` and `--workload`",
-                source="allrail simulate --astra-sim",
-            )
-    if world is not None:
-        from allrail.errors import did_you_mean
-        from allrail.scenario.fields import names
-        from allrail.scenario.model import GRAPH_WORLDS
-
-        known = [name for name in names("worlds") if name not in GRAPH_WORLDS]
-        if world not in known:
-            raise InputError(
-                "it is not a world of dimensions",
-                hint=did_you_mean(world, known),
-                source="--world",
-                value=world,
-            )
-        given["world"] = world
-    return read_case(given.pop("network"), **given)
-
-
 def _refuse_assumptions(assumptions: tuple[str, ...]) -> None:
     if assumptions:
         raise InputError(
@@ -292,13 +232,7 @@ def _refuse_foreign(
 ) -> None:
     if write_scenario is not None:
         given = {**given, "write_scenario": write_scenario}
-    for name, value in given.items():
-        raise InputError(
-            f"`--{name.replace('_', '-')}` belongs to ASTRA-sim's files",
-            hint="add `--astra-sim`, or leave it out",
-            source="allrail simulate",
-            value=str(value),
-        )
+    astra.refuse(given, verb="allrail simulate")
     if file is None:
         raise InputError(
             "the scenario's file is missing",

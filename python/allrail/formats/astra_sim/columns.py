@@ -25,7 +25,9 @@ def columns(case: AstraCase, *, result: dict[str, Any]) -> dict[str, str]:
     if case.passes:
         total = sum(float(step) for step in result["steps_us"])
         # Passes overlap, so that a pass of the result need not hold all of its own computing.
-        compute = case.compute_ns * case.passes / 1e3
+        # Of a trace the files do not say what it computes; its result does.
+        pass_us = case.compute_ns / 1e3 or float(result["compute_us"])
+        compute = pass_us * case.passes
         per_pass = sum(float(dimension["bytes_per_npu"]) for dimension in result["dimensions"])
         size = per_pass * case.passes
     else:
@@ -45,14 +47,15 @@ def columns(case: AstraCase, *, result: dict[str, Any]) -> dict[str, str]:
     return row
 
 
-def columns_csv(row: dict[str, str]) -> str:
-    """The row as a CSV file with its header.
+def columns_csv(*rows: dict[str, str]) -> str:
+    """Rows as a CSV file with their header.
 
     Args:
-        row: From `columns`.
+        rows: From `columns`, with the same names; one at least.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([cell(name) for name in row])
-    writer.writerow([cell(value) for value in row.values()])
+    writer.writerow([cell(name) for name in rows[0]])
+    for row in rows:
+        writer.writerow([cell(value) for value in row.values()])
     return text.getvalue()
