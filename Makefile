@@ -125,6 +125,15 @@ apply-check: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## what `apply` writes, read 
 	ALLRAIL_MEGATRON=$(abspath $(MEGATRON)) ALLRAIL_TORCHTITAN=$(TORCHTITAN) \
 	  ALLRAIL_NCCL=$(abspath $(NCCL)) $(BIN)/python -m pytest -q -m long tests/tools
 
+# In an environment of its own: TensorFlow asks for other versions than the frameworks on torch do.
+.PHONY: keras-check
+keras-check: $(CHECKED) ## Keras 3 over TensorFlow and JAX: four ranks against one process, and what a step takes
+	[ -d $(abspath $(OUT))/keras ] || $(BIN)/python -m venv $(abspath $(OUT))/keras
+	$(abspath $(OUT))/keras/bin/pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-keras.lock
+	PYTHONPATH=python $(abspath $(OUT))/keras/bin/python -m pytest -q -m long tests/runtime/test_keras.py
+	PYTHONPATH=python $(abspath $(OUT))/keras/bin/python benches/keras_steps.py
+
 # The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
 TORCH ?= 2.4.1 2.6.0 2.15.0
 
@@ -304,6 +313,7 @@ lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) --extra torch --extra ray --extra tune --extra frameworks -c requirements-torch.lock \
 	  -o requirements-frameworks.lock
 	$(LOCK) --extra docs -c requirements-torch.lock -o requirements-docs.lock
+	$(LOCK) --extra keras --group keras -c requirements.lock -o requirements-keras.lock
 	$(PIN) --group release -c requirements-docs.lock -o requirements-release.lock
 
 .PHONY: clean

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEEDS = {"10-train-with-jax": "jax"}
+NEEDS = {"10-train-with-jax": "jax", "16-train-with-keras": "keras"}
 """What an example needs that is an extra."""
 
 
