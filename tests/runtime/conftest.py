@@ -26,7 +26,7 @@ SECRET = "a token for tests, no more"
 class Ranks:
     """Forked processes that run `body(rank, *arguments)` on demand."""
 
-    def __init__(self, body, *, ranks=2, timeout=30):
+    def __init__(self, body, *, ranks=2, timeout=300):
         self.body, self.timeout = body, timeout
         self.workers = []
         for rank in range(ranks):
@@ -105,9 +105,10 @@ def ranks_of():
     pools = {}
 
     def make(body, **options):
-        if body not in pools:
-            pools[body] = Ranks(body, **options)
-        return pools[body]
+        key = (body, *sorted(options.items()))
+        if key not in pools:
+            pools[key] = Ranks(body, **options)
+        return pools[key]
 
     yield make
     for pool in pools.values():

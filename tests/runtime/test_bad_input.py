@@ -5,10 +5,11 @@ The table is `communicator.txt`: what is done on both ranks, and what both are t
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -119,19 +120,21 @@ def test_a_rank_that_closes_before_the_others(on_ranks):
     assert said.endswith("hint: every rank must submit the same tensors as often before it closes")
 
 
-def given_up(rank):
+def given_up(over, rank):
     with allrail.Communicator(timeout=0.2) as group:
         if rank == 1:
-            time.sleep(0.6)
+            assert over.wait(120)
             return ""
         try:
             group.all_reduce(np.ones(4), name="alone").wait()
         except TrainingError as error:
             return str(error)
+        finally:
+            over.set()
 
 
 def test_what_is_given_up(on_ranks):
-    said = on_ranks(given_up)[0]
+    said = on_ranks(partial(given_up, multiprocessing.get_context("fork").Event()))[0]
     assert "`alone`: it is not over after 0.2 s" in said
     assert "a rank that does not begin it" in said
 

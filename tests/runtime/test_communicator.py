@@ -5,8 +5,8 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
+import multiprocessing
 import threading
-import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -186,21 +186,28 @@ def test_one_rank(on_ranks):
     assert on_ranks(alone, ranks=1) == [[[0, 1, 2, 3]] * 3]
 
 
-def late(rank):
+def late(warned, rank):
     times = {"heartbeat": "50 ms", "warn": "2 s"}
+    told = []
+
+    def hear(message, *_):
+        told.append(str(message))
+        warned.set()
+
     with allrail.Communicator(job={"schema_version": 1, "timeouts": times}) as group:
         if rank == 1:
-            time.sleep(5)
-        with warnings.catch_warnings(record=True) as told:
+            assert warned.wait(120)
+        with warnings.catch_warnings():
             warnings.simplefilter("always")
+            warnings.showwarning = hear
             handle = group.all_reduce(np.ones(3), name="x")
             assert rank == 1 or not handle.done()
             handle.wait()
-        return [str(one.message) for one in told]
+        return told
 
 
 def test_a_late_rank_is_warned_of_and_no_error(on_ranks):
-    first, _ = on_ranks(late)
+    first, _ = on_ranks(partial(late, multiprocessing.get_context("fork").Event()))
     assert len(first) == 1
     assert first[0].startswith("`x`: rank 1 did not call it; rank 0 waits for it")
 
@@ -265,7 +272,7 @@ def more_operations(framework, rank):
 
 
 def test_more_operations_over_every_framework(framework, on_ranks):
-    said = on_ranks(partial(more_operations, framework), ranks=3, timeout=120)
+    said = on_ranks(partial(more_operations, framework), ranks=3)
     for rank, out in enumerate(said):
         reduced = {
             "max": [[2, 2], [3, 0]],
@@ -307,7 +314,7 @@ def with_gaps(framework, rank):
 
 def test_arrays_with_gaps_are_copied_and_it_is_said_once(on_ranks):
     pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
-    for base, across, gathered, summed, said in on_ranks(partial(with_gaps, None), timeout=120):
+    for base, across, gathered, summed, said in on_ranks(partial(with_gaps, None)):
         expected = np.zeros((4, 6))
         expected[::2, ::-2] = 2 * np.arange(6.0).reshape(2, 3) + 1
         assert base == expected.tolist()

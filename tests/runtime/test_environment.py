@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from allrail.errors import InputError
 from allrail.runtime.environment import LAUNCHERS, place_of
 from allrail.runtime.store import Local
+from ports import free_port
 
 OURS = {"ALLRAIL_RANK": "1", "ALLRAIL_RANKS": "4", "ALLRAIL_LOCAL_RANK": "1"}
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
@@ -91,12 +91,6 @@ def test_rank_0_serves_the_store_of_mpi():
     asked = other.store(environment)
     one.store(environment).set("a", '"b"')
     assert asked.get("a") == '"b"'
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def test_one_rank_needs_no_store():

@@ -36,7 +36,7 @@ class Open:
         self.texts[key] = self.change(key, value) if self.change else value
 
     def get(self, key):
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while key not in self.texts:
             if time.monotonic() > until:
                 raise RuntimeError("nobody has set it")
@@ -150,8 +150,9 @@ def test_a_stranger_who_puts_an_address_into_the_store_hands_over_nothing():
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root becomes another user")
-def test_another_user_is_given_nothing_and_does_not_delay_the_ranks():
+def test_another_user_is_given_nothing_and_does_not_delay_the_ranks(monkeypatch):
     """It has read the address, and holds a thousand connections to it."""
+    monkeypatch.setattr(handover, "_PATIENCE", 60.0)
     with handover._Giver() as giver:
 
         def stranger(say):
@@ -162,16 +163,17 @@ def test_another_user_is_given_nothing_and_does_not_delay_the_ranks():
                 crowd[-1].connect(f"\0{giver.name}")
             heard = b"".join(one.recv(100) for one in crowd)
             say(f"{len(heard)}\n")
-            time.sleep(20)
+            time.sleep(120)
 
         with child(stranger) as said:
             assert said.readline() == "0\n"
             began = time.monotonic()
             assert handover._take(giver.name) == (giver.secret, None)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 40
 
 
-def test_silent_connections_do_not_delay_the_ranks():
+def test_silent_connections_do_not_delay_the_ranks(monkeypatch):
+    monkeypatch.setattr(handover, "_PATIENCE", 60.0)
     began, crowd = time.monotonic(), []
 
     def change(key, value):
@@ -182,7 +184,7 @@ def test_silent_connections_do_not_delay_the_ranks():
         return value
 
     one_secret(given(Open(change)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40
     for one in crowd:
         one.close()
 

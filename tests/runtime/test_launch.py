@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from ports import free_port
 
 PYTHON = sys.executable
 
@@ -83,7 +84,7 @@ time.sleep(60)
     began = time.monotonic()
     outcome, _ = launched(script, str(tmp_path), ranks=3)
     assert outcome.status == 7
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40
     assert "rank 1 has ended with status 7; ending the others" in outcome.stderr
     pids = " ".join((tmp_path / name).read_text() for name in "012").split()
     assert len(pids) == 6
@@ -112,7 +113,7 @@ def test_who_does_not_listen_is_killed(launched, monkeypatch):
     began = time.monotonic()
     outcome, _ = launched(DEAF)
     assert outcome.status == 3
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -130,7 +131,7 @@ time.sleep(60)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         ready = [process.stdout.readline() for _ in range(2)]
         process.send_signal(number)
-        said, _ = process.communicate(timeout=20)
+        said, _ = process.communicate(timeout=50)
     assert sorted(said.splitlines()) == [f"[{rank}] told {int(number)}" for rank in (0, 1)]
     assert process.returncode == 128 + number
     assert not [line for line in ready if is_running(line.split()[-1])]
@@ -159,12 +160,6 @@ with allrail.Communicator() as group:
 """
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def on_hosts(script, tmp_path, *, tokens=(TOKEN, TOKEN)):
     """Two launchers with two ranks each, as on two hosts."""
     port = free_port()
@@ -182,7 +177,7 @@ def on_hosts(script, tmp_path, *, tokens=(TOKEN, TOKEN)):
                 text=True,
             )
         )
-    said = [each.communicate(timeout=60) for each in launchers]
+    said = [each.communicate(timeout=300) for each in launchers]
     return [(each.returncode, *one) for each, one in zip(launchers, said, strict=True)]
 
 

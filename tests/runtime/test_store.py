@@ -15,7 +15,7 @@ import pytest
 from allrail.errors import InputError, TrainingError
 from allrail.runtime import door, store
 from allrail.runtime.agreement import Agreement, Patience
-from allrail.runtime.store import REQUEST, Client, NotSetError, Server, host_and_port
+from allrail.runtime.store import Client, NotSetError, Server, host_and_port
 
 TOKEN = "what only this job knows"
 
@@ -243,19 +243,32 @@ def crowd_at(server, count, kinds):
             crowd.kill()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """A server that lets a stranger stay for a minute."""
+    monkeypatch.setattr(store, "REQUEST", 60.0)
+    server = Server(TOKEN)
+    yield server
+    server.close()
+
+
 @pytest.mark.parametrize("kinds", [*([kind] for kind in KINDS), list(KINDS)], ids=str)
 @pytest.mark.parametrize("count", [1, 18, 70, 1000])
-def test_strangers_do_not_delay_who_has_the_token(server, count, kinds):
+def test_strangers_do_not_delay_who_has_the_token(patient, count, kinds):
     """However many there are, whatever they say, and though they come again at once."""
+    server = patient
     with crowd_at(server, count, kinds):
         began = time.monotonic()
-        client = Client(server.address, TOKEN, patience=20)
+        client = Client(server.address, TOKEN, patience=120)
         for number in range(10):
             client.set(f"key {number}", str(number))
             assert client.get(f"key {number}") == str(number)
         # 20 requests in less time than any one stranger may stay.
-        assert time.monotonic() - began < 3
-        # They cost no threads.
+        assert time.monotonic() - began < 50
+        # They cost no threads; that of an answered request ends by itself.
+        until = time.monotonic() + 60
+        while threading.active_count() >= 10 and time.monotonic() < until:
+            time.sleep(0.01)
         assert threading.active_count() < 10
 
 
@@ -325,7 +338,7 @@ def test_it_ends():
     Client(server.address, TOKEN).set("a", "1")
     server.close()
     # The thread of an answered request ends by itself.
-    until = time.monotonic() + REQUEST
+    until = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.01)
     assert threading.active_count() == before

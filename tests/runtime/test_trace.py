@@ -145,7 +145,7 @@ def allrail(*words, **options):
         [sys.executable, "-m", "allrail", "run", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         **options,
     )
@@ -180,17 +180,17 @@ def test_run_says_what_is_wrong(tmp_path):
 def test_run_passes_signals_on(tmp_path):
     script = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5));"
-        "open(sys.argv[1], 'w').close(); time.sleep(60)"
+        "open(sys.argv[1], 'w').close(); time.sleep(300)"
     )
     ready = tmp_path / "ready"
     words = [sys.executable, "-m", "allrail", "run", "--trace", str(tmp_path / "out")]
     child = subprocess.Popen(
         [*words, sys.executable, "-c", script, str(ready)], stderr=subprocess.PIPE
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not ready.exists():
         assert time.monotonic() < until
         time.sleep(0.02)
     os.kill(child.pid, signal.SIGTERM)
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert child.returncode == 5

@@ -242,7 +242,7 @@ def trained(rank, folder):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_a_job_over_gloo_is_verified_as_it_was_profiled(tmp_path, on_ranks):
-    on_ranks(trained, tmp_path, timeout=90)
+    on_ranks(trained, tmp_path)
     fabric = planned(tmp_path, size=2, bandwidth="10 GB/s", latency="20 us")
     files = [tmp_path / f"rank{rank}.json" for rank in (0, 1)]
     verdict = verify_trace(files, fabric=fabric)
