@@ -286,7 +286,7 @@ def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
     for name in ("one", "two"):
         whole.write(tmp_path / name)
     tables = {"reproduction", *(detail.name for detail in whole.details)}
-    more = ["allocation_mixes", "boards"]
+    more = ["allocation_mixes", "boards", "job_sizes"]
     pictures = {picture.name for picture in whole.pictures}
     assert pictures == {"table_two", "message_sizes", "buffer_sizes", "permutation_npus", *more}
     made = {path.name: path for path in (tmp_path / "one").iterdir()}

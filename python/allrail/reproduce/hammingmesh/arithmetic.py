@@ -63,7 +63,7 @@ def _bandwidths() -> list[Row]:
         for case, ours, stated, unit in (
             ("fat tree of 16,384, bisection of a plane", tree, 409.6, "TB/s"),
             ("torus of 32x32x16, bisection of a plane", torus, 51.2, "TB/s"),
-            ("bisection of that torus over the tree's", 100 * torus / tree, 12.5, "%"),
+            ("bisection of that torus over that of the tree", 100 * torus / tree, 12.5, "%"),
             ("injection of an NPU, 16 planes", inside, 800.0, "GB/s"),
         )
     ]
