@@ -41,11 +41,11 @@ class Ranks:
         body: What a call runs; inherited by the fork, so it may be any function.
         ranks: How many.
         group: Whether each starts with a process group.
-        timeout: Seconds that a call may take.
+        timeout: Seconds that a call may take, on a machine that is busy with other things.
         mortal: Whether a rank may end; what it returned is then the word `ended`.
     """
 
-    def __init__(self, body, *, ranks=2, group=True, timeout=60, mortal=False):
+    def __init__(self, body, *, ranks=2, group=True, timeout=300, mortal=False):
         self.mortal = mortal
         self.body, self.ranks, self.group, self.timeout = body, ranks, group, timeout
         self.workers = []
@@ -69,8 +69,8 @@ class Ranks:
             if answers[-1][0] == "hung":
                 os.kill(self.workers[rank][0], signal.SIGABRT)  # prints where it is
                 time.sleep(0.5)
-            if answers[-1][0] != "ok":
-                until = min(until, time.monotonic() + 2)
+            if answers[-1][0] != "ok" and not self.mortal:
+                until = min(until, time.monotonic() + 2)  # where the others are, for the message
         wrong = [
             f"rank {rank} {kind}: {said}"
             for rank, (kind, said) in enumerate(answers)
@@ -83,9 +83,9 @@ class Ranks:
 
     def start(self):
         """Fork the ranks; now and then those of gloo wait for each other for good as they begin."""
-        for attempt in reversed(range(3)):
+        for attempt, patience in zip((2, 1, 0), (20, 40, 120), strict=True):
             self.fork()
-            until = time.monotonic() + 20
+            until = time.monotonic() + patience
             if all(pipe.poll(max(0.1, until - time.monotonic())) for _, pipe in self.workers):
                 for _, pipe in self.workers:
                     with contextlib.suppress(EOFError, ConnectionResetError):  # a call says so
@@ -176,7 +176,10 @@ def ranks_of():
     pools = {}
 
     def make(body, **options):
-        return pools.setdefault(body, Ranks(body, **options))
+        key = (body, *sorted(options.items()))
+        if key not in pools:
+            pools[key] = Ranks(body, **options)
+        return pools[key]
 
     yield make
     for pool in pools.values():

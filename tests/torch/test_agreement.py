@@ -20,6 +20,7 @@ from allrail.errors import InputError, TrainingError  # noqa: E402
 from allrail.runtime import store as ours  # noqa: E402
 from allrail.runtime.agreement import Agreement, Patience  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
+from ports import free_port  # noqa: E402
 
 
 def serving(seconds):
@@ -39,13 +40,14 @@ def test_ctrl_c_is_heard_while_a_rank_waits():
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            waiting_for_rank_0(serving(30))
+            waiting_for_rank_0(serving(120))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
 
 
-SHORT = Patience(connect=0.5, warn=0.3, stalled=0.8)
+SHORT = Patience(connect=1.5, warn=0.3, stalled=3)
+LONG = Patience(connect=120)
 
 
 @pytest.fixture(params=["torch", "allrail"])
@@ -61,13 +63,13 @@ def stores(request):
     server.close()
 
 
-def said_by(stores, ranks, of, **more):
+def said_by(stores, ranks, of, *, patience=SHORT, **more):
     """What each of these ranks is told, or its error, by rank."""
     heard = {}
 
     def rank_says(rank):
         try:
-            agreement = Agreement(stores(), rank, of, "test", patience=SHORT, **more)
+            agreement = Agreement(stores(), rank, of, "test", patience=patience, **more)
             heard[rank] = agreement.on("topic", rank, lambda said: said)
         except (TrainingError, InputError) as error:
             heard[rank] = error
@@ -83,16 +85,16 @@ def said_by(stores, ranks, of, **more):
 @pytest.mark.parametrize(
     ("come", "of", "says"),
     [
-        ([0, 1], 3, "1 of 3 ranks has not come within 0.5 s: rank 2"),
-        ([1, 2], 3, "1 of 3 ranks has not come within 0.5 s: rank 0"),
-        ([0, 3], 5, "3 of 5 ranks have not come within 0.5 s: ranks 1, 2, 4"),
-        ([0], 12, "11 of 12 ranks have not come within 0.5 s: ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3"),
+        ([0, 1], 3, "1 of 3 ranks has not come within 1.5 s: rank 2"),
+        ([1, 2], 3, "1 of 3 ranks has not come within 1.5 s: rank 0"),
+        ([0, 3], 5, "3 of 5 ranks have not come within 1.5 s: ranks 1, 2, 4"),
+        ([0], 12, "11 of 12 ranks have not come within 1.5 s: ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3"),
     ],
 )
 def test_who_does_not_come_to_the_first_meeting_is_named_on_every_rank(stores, come, of, says):
     begun = time.monotonic()
     heard = said_by(stores, come, of)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
     assert sorted(heard) == come
     for error in heard.values():
         assert isinstance(error, TrainingError)
@@ -110,7 +112,7 @@ def test_a_second_claimant_of_a_rank_is_refused_and_names_the_first(stores, monk
     monkeypatch.setattr("allrail.runtime.agreement._TOKEN", "another process")
     said_by(stores, [1], 2)
     monkeypatch.undo()
-    heard = said_by(stores, [0, 1], 2)
+    heard = said_by(stores, [0, 1], 2, patience=LONG)
     assert isinstance(heard[1], InputError)
     assert "two processes claim rank 1 of 2: process" in heard[1].why
     assert f"this one, process {os.getpid()} on" in heard[1].why
@@ -118,7 +120,7 @@ def test_a_second_claimant_of_a_rank_is_refused_and_names_the_first(stores, monk
 
 
 def test_all_who_come_agree(stores):
-    heard = said_by(stores, range(4), 4)
+    heard = said_by(stores, range(4), 4, patience=LONG)
     assert heard == {rank: [0, 1, 2, 3] for rank in range(4)}
 
 
@@ -135,27 +137,25 @@ def test_a_port_of_torchs_store_that_is_taken_is_named_at_once(monkeypatch):
         environment(monkeypatch, 0, 2, port)
         begun = time.monotonic()
         with pytest.raises(InputError, match=f"`MASTER_PORT` is `{port}`.*another process listens"):
-            store_of_job(Patience(connect=60))
-        assert time.monotonic() - begun < 20
+            store_of_job(Patience(connect=200))
+        assert time.monotonic() - begun < 100
 
 
 def test_a_store_of_torchs_that_nobody_serves_is_given_up_in_time(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environment(monkeypatch, 1, 2, port)
     begun = time.monotonic()
     with pytest.raises(TrainingError, match=f"rank 0 has not come within 1 s: .*127.0.0.1:{port}"):
         store_of_job(Patience(connect=1))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 def test_no_rank_waits_for_others_in_torchs_store(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environment(monkeypatch, 0, 3, port)
     begun = time.monotonic()
-    store, rank, ranks = store_of_job(Patience(connect=30))
-    assert time.monotonic() - begun < 15
+    store, rank, ranks = store_of_job(Patience(connect=200))
+    assert time.monotonic() - begun < 60
     assert (rank, ranks) == (0, 3)
     with pytest.raises(TrainingError, match="2 of 3 ranks have not come within"):
         Agreement(store, 0, 3, "test", patience=SHORT).on("topic", 0, lambda said: said)

@@ -365,4 +365,4 @@ def test_a_rank_that_dies_is_an_error_in_every_caller(kind, on_ranks):
     (seconds, said), other = on_ranks(body, group=False, mortal=True)
     assert other == "ended"
     assert "rank 1 is lost" in said
-    assert seconds < 5
+    assert seconds < 60

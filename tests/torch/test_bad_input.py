@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from datetime import timedelta
 
 import pytest
 
@@ -333,14 +333,16 @@ def test_a_mistake_in_training_is_an_error(name, on_ranks):
 
 def in_two_threads(rank):
     """Another thread begins while this one's is under way; one after the other is right."""
-    if rank == 1:
-        time.sleep(0.3)  # so that the other rank's is under way for that long
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:  # the other rank's is under way until then
+        store.wait(["another thread has called"], timedelta(seconds=200))
     work = dist.all_reduce(torch.ones(4), async_op=True)
     said = []
     if rank == 0:
         other = threading.Thread(target=lambda: said.append(raises(dist.barrier)))
         other.start()
         other.join()
+        store.set("another thread has called", "1")
     work.wait()
     dist.barrier()
     other = threading.Thread(target=dist.barrier)

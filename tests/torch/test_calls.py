@@ -119,7 +119,7 @@ def test_no_call_waits_for_a_rank_that_has_not_called(on_ranks):
         longest, begun = [], []
         for number, (name, call) in enumerate(calls):
             if rank == 1:
-                store.wait([f"begun {number}"], timedelta(seconds=30))
+                store.wait([f"begun {number}"], timedelta(seconds=200))
             started = time.monotonic()
             begun.append(call())
             longest.append((time.monotonic() - started, name))
@@ -130,7 +130,7 @@ def test_no_call_waits_for_a_rank_that_has_not_called(on_ranks):
         return max(longest)
 
     for seconds, name in on_ranks(body, group=False):
-        assert seconds < 5, name
+        assert seconds < 60, name
 
 
 REFUSED = {
@@ -262,7 +262,8 @@ def test_messages_find_the_receive_of_their_source_and_tag(on_ranks):
 
 def test_a_timeout_names_the_operation_and_who_is_late(on_ranks):
     def body(rank):
-        begin(timeout=timedelta(seconds=2))
+        begin(timeout=timedelta(seconds=4))
+        store = dist.distributed_c10d._get_default_store()
         dist.barrier()
         said = []
         if rank != 2:
@@ -280,13 +281,14 @@ def test_a_timeout_names_the_operation_and_who_is_late(on_ranks):
                 dist.recv(torch.empty(1), 2)
             except TimeoutError as error:
                 said.append(str(error))
-        else:
-            time.sleep(10)
+        store.set(f"over {rank}", "1")
+        if rank == 2:  # it lives on, and does not call
+            store.wait(["over 0", "over 1"], timedelta(seconds=200))
         return said
 
     first, second, _ = on_ranks(body, group=False, ranks=3)
     for said in (first, second):
-        assert said[0].startswith("`barrier`: timed out: it is not over after the timeout of 2 s")
+        assert said[0].startswith("`barrier`: timed out: it is not over after the timeout of 4 s")
         assert said[1].startswith("`all_reduce`: timed out: it is not over after the timeout of 1")
         assert "rank 2 did not call it" in said[0], said[0]
     assert first[2].startswith("`recv`: timed out")
@@ -358,5 +360,5 @@ def test_a_compiled_ddp_model_trains_as_without_the_compiler(on_ranks):
             results.append([each.tolist() for each in model.parameters()])
         return results
 
-    for plain, compiled in on_ranks(body, group=False, timeout=180):
+    for plain, compiled in on_ranks(body, group=False):
         assert plain == compiled

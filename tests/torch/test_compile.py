@@ -171,5 +171,5 @@ def stepped_both_ways(rank, kind, oracle):
 )
 def test_a_compiled_step(kind, oracle, ranks_of):
     """Compiled before, it is as under DDP; afterwards it runs as it is, without being compiled."""
-    for expected, got in ranks_of(stepped_both_ways, timeout=240)(kind, oracle):
+    for expected, got in ranks_of(stepped_both_ways)(kind, oracle):
         assert got == expected

@@ -278,7 +278,7 @@ def saves_alone(rank):
 
 
 def test_one_rank_may_ask_for_all_steps_alone(on_ranks):
-    assert on_ranks(saves_alone, timeout=20) == [True, True]
+    assert on_ranks(saves_alone) == [True, True]
 
 
 def disabled(rank):

@@ -52,7 +52,7 @@ def test_callbacks_that_wait_at_once_do_not_dead_lock(count, on_ranks):
             first.add_done_callback(lambda _, number=number: seen.append((number, 1)))
             first.then(lambda _, number=number: seen.append((number, 2)))
         values = [future.wait()[0].item() for future in futures]
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while len(seen) < 3 * count and time.monotonic() < until:
             time.sleep(0.01)
         orders = [[place for one, place in seen if one == number] for number in range(count)]
@@ -93,7 +93,7 @@ def test_a_callback_that_blocks_holds_nobody_up(on_ranks):
             if threading.get_ident() == here:  # over already: it runs where it is attached
                 at_once.append(True)
             else:
-                assert goes_on.wait(20)
+                assert goes_on.wait(120)
 
         blocked = [all_reduced(1).then(block) for _ in range(3)]
         time.sleep(0.2)
@@ -228,14 +228,14 @@ def test_what_is_attached_while_callbacks_run_waits_for_its_turn():
 
     def slow(_):
         begun.set()
-        goes_on.wait(10)
+        goes_on.wait(120)
         seen.append(0)
 
     future.add_done_callback(slow)
     future.add_done_callback(lambda _: seen.append(1))
     thread = threading.Thread(target=future.set_result, args=([],))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     last = future.then(lambda _: seen.append(2))  # complete already, and `slow` still runs
     future.add_done_callback(lambda one: one.then(lambda _: seen.append(3)))  # from a callback
     assert seen == []

@@ -6,6 +6,7 @@ import json
 import os
 import time
 import warnings
+from datetime import timedelta
 
 import pytest
 
@@ -27,18 +28,30 @@ from allrail.torch.store import store_of_job  # noqa: E402
 STEPS = 8
 
 
+class Sleeps:
+    """Sleeps for a while, and knows how long that has taken: a busy machine wakes late."""
+
+    def __init__(self, seconds):
+        self.seconds, self.took_ns = seconds, []
+
+    def __call__(self, *_):
+        begun = time.monotonic_ns()
+        time.sleep(self.seconds)
+        self.took_ns.append(time.monotonic_ns() - begun)
+
+
 class Slow(nn.Module):
     """Computes for a known time, forward and backward."""
 
     def __init__(self, size, forward, backward):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
-        self.forward_s, self.backward_s = forward, backward
+        self.ahead, self.back = Sleeps(forward), Sleeps(backward)
 
     def forward(self, x):
-        time.sleep(self.forward_s)
+        self.ahead()
         y = x * self.weight.sum()
-        y.register_hook(lambda _: time.sleep(self.backward_s))
+        y.register_hook(self.back)
         return y
 
 
@@ -49,8 +62,9 @@ def trained(
     model = nn.Sequential(Slow(sizes[0], 0.004, 0.006), Slow(sizes[1], 0.008, 0.002))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
     art.schedule(model, optimizer, transport=transport, compression=compression)
+    model.outside = Sleeps(outside + late)
     for _ in range(STEPS):
-        time.sleep(outside + late)
+        model.outside()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -65,9 +79,15 @@ def test_times_bytes_and_a_prediction(on_ranks):
         steps = steps_of(record)
         of = {row["name"]: place for place, row in enumerate(record["tensors"][:-1])}
         times = {
-            "outside": sorted(step.backward[OUTSIDE] for step in steps)[len(steps) // 2],
-            **{f"forward {n}": min(s.forward[p] for s in steps) for n, p in of.items()},
-            **{f"backward {n}": min(s.backward[p] for s in steps) for n, p in of.items()},
+            "outside": ([step.backward[OUTSIDE] for step in steps], model.outside.took_ns),
+            **{
+                f"forward {n}": ([s.forward[p] for s in steps], model[int(n[0])].ahead.took_ns)
+                for n, p in of.items()
+            },
+            **{
+                f"backward {n}": ([s.backward[p] for s in steps], model[int(n[0])].back.took_ns)
+                for n, p in of.items()
+            },
         }
         art.release(model)
         return report.to_json(), str(report), times, scenario(record, steps)
@@ -76,18 +96,13 @@ def test_times_bytes_and_a_prediction(on_ranks):
         json.dumps(report)
         assert (report["rank"], report["ranks"], report["steps"]) == (rank, 2, STEPS - 2)
         # 30 ms are slept in a step; how much longer it takes depends on the machine.
-        assert 30 <= report["step_ms"] <= 300
+        assert 30 <= report["step_ms"] <= 3000
         assert report["interval_ms"][0] <= report["step_ms"] <= report["interval_ms"][1]
         assert 0 <= report["exposed_ms"] <= report["step_ms"] - 30
-        known = {
-            "outside": 10,
-            "forward 0.weight": 4,
-            "backward 0.weight": 6,
-            "forward 1.weight": 8,
-            "backward 1.weight": 2,
-        }
-        for name, least in known.items():
-            assert least <= times[name] / 1e6 <= least + 20, (name, times)
+        # What each part has slept, and little more in the best of the steps; two are not looked at.
+        for name, (seen, slept) in times.items():
+            more = [one - other for one, other in zip(seen, slept[2:], strict=True)]
+            assert 0 <= min(more) <= 20e6, (name, times)
         # All-reduces of 1.6 MB over two ranks: each sends as much. Of the last step less is seen.
         [use] = report["dimensions"]
         assert 1.3e6 <= use["bytes_per_step"] <= 1.7e6
@@ -97,7 +112,7 @@ def test_times_bytes_and_a_prediction(on_ranks):
         assert [one["name"] for one in layers] == ["outside", "0.weight", "1.weight"]
         assert [one["parameters"] for one in layers] == [0, 100_000, 300_000]
         assert tree["fabric"]["dimensions"][0]["size"] == 2
-        assert 30 <= report["predicted"]["step_ms"] <= report["step_ms"] * 1.2
+        assert 30 <= report["predicted"]["step_ms"] <= report["step_ms"] * 1.5
         assert report["difference"] == pytest.approx(
             report["predicted"]["step_ms"] / report["step_ms"] - 1
         )
@@ -143,9 +158,13 @@ def test_compressed_gradients_are_counted_as_they_travel(kind, on_ranks):
 
 def test_a_rank_that_is_late_is_blamed(on_ranks):
     def body(rank):
-        model, _ = trained(late=0.06 if rank == 1 else 0.0, outside=0.03, sizes=(10, 10))
-        time.sleep(1.2)  # for a sign of life
-        findings = art.report(model).findings
+        model, _ = trained(late=0.15 if rank == 1 else 0.0, outside=0.03, sizes=(10, 10))
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            findings = art.report(model).findings
+            if any("later than the median" in line for line in findings):
+                break
+            time.sleep(0.1)  # until a sign of life has told it
         art.release(model)
         return findings
 
@@ -158,8 +177,8 @@ def test_who_waits_is_warned_with_whom_for(on_ranks):
     def body(rank):
         store, _, ranks = store_of_job()
         dimension = {"size": 2, "bandwidth": "20 Gb/s", "latency": "20 us"}
-        seconds = {"connect": "30 s", "link": "10 s", "silent": "60 s", "stalled": "1800 s"}
-        timeouts = {**seconds, "heartbeat": "50 ms", "warn": "300 ms"}
+        seconds = {"connect": "60 s", "link": "60 s", "silent": "60 s", "stalled": "1800 s"}
+        timeouts = {**seconds, "heartbeat": "50 ms", "warn": "1500 ms"}
         transport = Native(
             rank,
             ranks,
@@ -169,13 +188,20 @@ def test_who_waits_is_warned_with_whom_for(on_ranks):
         tensor = torch.ones(10)
         key = transport.register("conv1.weight", tensor.dtype, (10,), (1,), 0)
         transport.start()
+        caught = []
+
+        def hear(message, *_):
+            caught.append(str(message))
+            store.set("warned", "1")
+
         if rank == 1:
-            time.sleep(1.5)
-        with warnings.catch_warnings(record=True) as caught:
+            store.wait(["warned"], timedelta(seconds=200))
+        with warnings.catch_warnings():
             warnings.simplefilter("always")
+            warnings.showwarning = hear
             transport.wait(key, transport.submit(key, tensor))
         transport.close()
-        return [str(one.message) for one in caught]
+        return caught
 
     for_0, for_1 = on_ranks(body)
     assert len(for_0) == 1
@@ -203,14 +229,15 @@ def test_a_script_that_waits_for_much_of_its_time_is_told_once_what_to_set(on_ra
 
     def body(rank):
         said = []
-        for late in (0.05, 0.0):  # of rank 1: the other one waits for it
+        # Of rank 1: the other one waits for it. A busy machine makes it late by itself, by little.
+        for alike, late in ((0.02, 0.1), (0.15, 0.0)):
             model = nn.Linear(4, 4)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             art.schedule(model, optimizer)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 for _ in range(8):
-                    time.sleep(0.02 + late * rank)
+                    time.sleep(alike + late * rank)
                     model(torch.ones(1, 4)).sum().backward()
                     optimizer.step()
                     optimizer.zero_grad()

@@ -131,7 +131,7 @@ def run_on_two_ranks(body: str, folder: Path) -> list[tuple[int, str]]:
     answers = []
     for process in ranks:
         try:
-            said, _ = process.communicate(timeout=90)
+            said, _ = process.communicate(timeout=300)
         except subprocess.TimeoutExpired:
             process.kill()
             said, _ = process.communicate()

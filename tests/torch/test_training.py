@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import signal
 import time
@@ -315,7 +316,7 @@ def test_a_rank_that_dies_is_an_error_on_the_others(transport, on_ranks):
 
     (seconds, error), other = on_ranks(body, mortal=True)
     assert other == "ended"
-    assert seconds < 5
+    assert seconds < 60
     assert "rank 1 is lost" in error
     assert "hint: " in error
 
@@ -337,22 +338,25 @@ def test_a_rank_may_end_while_the_other_still_asks_for_its_last_step(transport, 
 
 def test_a_child_of_fork_does_not_hide_that_its_parent_has_ended(on_ranks):
     """As a data loader's worker would: it lives on, with all files that its parent had open."""
+    noticed = multiprocessing.get_context("fork").Event()
 
     def body(rank):
         model, optimizer = trained(rank, "native")
         art.synchronize()
         if rank == 1:
             if os.fork() == 0:
-                time.sleep(4)
+                noticed.wait(120)
                 os._exit(0)
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGKILL)
-        return error_of_training(model, optimizer, rank)
+        said = error_of_training(model, optimizer, rank)
+        noticed.set()
+        return said
 
     (seconds, error), other = on_ranks(body, mortal=True)
     assert other == "ended"
     assert "rank 1 is lost" in error
-    assert seconds < 3
+    assert seconds < 60
 
 
 def normalised(way, rank):
