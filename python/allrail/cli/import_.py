@@ -89,12 +89,12 @@ def command(
         return
     sets = (("kept", done.kept), ("measured", done.measured), ("dropped", done.dropped))
     rows = [
-        [what, str(count), _time(done.measured_us.get(kind)), kind.replace(" ", "_")]
+        [what, str(count), _time(done.measured_us.get(kind)), kind]
         for what, counts in sets
         for kind, count in counts.items()
     ]
     if done.measured_us:
-        rows.append(["sum", "-", _time(sum(done.measured_us.values())), "as_the_trace_measured_it"])
+        rows.append(["sum", "-", _time(sum(done.measured_us.values())), "as the trace measured it"])
         output.table(["what", "count", "measured_us", "of"], rows)
     else:
         output.table(["what", "count", "of"], [[row[0], row[1], row[3]] for row in rows])
