@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import allrail
-from allrail.cli.layouts import Asked, job_of, rank
+from allrail.cli.layout_job import Asked, job_of
+from allrail.cli.layouts import rank
 from allrail.cli.options import OfModel
 from allrail.placement import place, queue
 from allrail.report.answer import write as write_answer

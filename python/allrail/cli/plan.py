@@ -118,7 +118,8 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
-    from allrail.cli.layouts import Asked, job_of, rank
+    from allrail.cli.layout_job import Asked, job_of
+    from allrail.cli.layouts import rank
 
     asked = Asked(top, exhaustive, schedules, tool, fix, headroom, score, budget, sets)
     job = job_of(file, of_model, example=_EXAMPLE, more=asked)

@@ -64,7 +64,8 @@ def command(
       allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k,hx2mesh-1k
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.cli.layouts import best_of, job_of
+    from allrail.cli.layout_job import job_of
+    from allrail.cli.layouts import best_of
     from allrail.require import cheapest, require
 
     job = job_of(file, of_model, example=_EXAMPLE)

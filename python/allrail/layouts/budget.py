@@ -17,6 +17,11 @@ class Budget:
         self._started = time.monotonic()
 
     @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return self._seconds is not None
+
+    @property
     def used(self) -> float:
         """The part that is over; 0 without a limit."""
         if self._seconds is None:

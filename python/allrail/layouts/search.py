@@ -104,7 +104,7 @@ class _Search:
     def _bound(self, now: list[Layout], recompute: str, *, last: bool, first: bool) -> None:
         """Bound some; those that are too large stay in `now`, unless nothing more is tried.
 
-        The first are bounded, and the first few simulated, however long it takes.
+        The first are bounded, and the first simulated, however long it takes.
         """
         tried = tuple(now)
         bounds = self.trials.bounds(tried, recompute, progress=None if first else self.budget.look)
@@ -141,7 +141,9 @@ class _Search:
             last = self._last(top)
             if not exhaustive and last is not None and self.fitting[0].bound_s > last:
                 break
-            self.simulate(self.fitting[:_TOGETHER])
+            # The first ones are simulated however long they take: within a budget, one.
+            first = not self.ranked and self.budget.limited
+            self.simulate(self.fitting[: 1 if first else _TOGETHER])
             if self.progress is not None:
                 done, last = total - len(self.fitting), self._last(top)
                 # What is bounded above the last row that was asked for will not be simulated.

@@ -1,0 +1,181 @@
+"""What `allrail plan --model` and its kin are asked for: a job, and how far its ranking goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allrail.cli.options import OfModel
+    from allrail.layouts import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How far a ranking goes, and of what.
+
+    Attributes:
+        top: How many rows are shown.
+        exhaustive: Whether layouts are simulated that cannot be among these rows.
+        schedules: For how many of the best other schedules of communication are tried.
+        tool: Which tool has to be able to do it.
+        fix: What of a layout is given, as `--fix` takes it.
+        headroom: Per cent of an NPU's memory that stay free.
+        score: A layout that is judged beside the others.
+        budget: Seconds that it may take.
+        sets: Overrides of the scenario.
+    """
+
+    top: int = 10
+    exhaustive: bool = False
+    schedules: int = 1
+    tool: str = "any"
+    fix: tuple[str, ...] = ()
+    headroom: float | None = None
+    score: Path | None = None
+    budget: float | None = None
+    sets: tuple[str, ...] = ()
+
+
+def job_of(
+    file: Path | None, asked: OfModel, *, example: str, more: Asked | None = None
+) -> Job | Path:
+    """Return what is to be laid out, or FILE, where that is given instead.
+
+    Args:
+        file: What else may be given.
+        asked: By the options.
+        example: Of a command that is right, for the hint.
+        more: What else is asked of layouts.
+
+    Raises:
+        InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
+            are not said.
+    """
+    from allrail.cli import options
+    from allrail.errors import InputError
+    from allrail.layouts import HEADROOM, TOOLS, Job, parse_fixed
+    from allrail.scenario.dimensions import dimensions_of
+    from allrail.scenario.models import load_model, transformer_of
+
+    model, fabric, npus = asked.model, asked.fabric, asked.npus
+    if model is None and fabric is None and npus is None:
+        if file is None:
+            raise InputError(
+                "there is nothing to look at",
+                hint="name a scenario's FILE, or --model, --fabric and --npus",
+            )
+        options.refuse(
+            "global_batch",
+            "sequence",
+            "device",
+            "precision",
+            "recipe",
+            "launch",
+            why="FILE says it itself",
+            hint="leave it out, or name --model, --fabric and --npus in place of FILE",
+        )
+        return file
+    if model is None or fabric is None or npus is None or file is not None:
+        raise InputError(
+            "a model is laid out by --model, --fabric and --npus together, without FILE",
+            hint=example,
+        )
+    more = more or Asked()
+    _check_sets(more.sets)
+    dimensions = dimensions_of(_fabric_of(fabric, more.sets), counted=True)
+    if npus > dimensions.npus:
+        raise InputError(
+            "the fabric has fewer",
+            source="--npus",
+            value=str(npus),
+            hint=f"`{fabric}` has {dimensions.npus:,}",
+        )
+    sizes = transformer_of(load_model(model, folder=Path()))
+    if sizes is None:
+        raise InputError(
+            "its layers and heads are not said",
+            source="--model",
+            value=model,
+            hint="name a preset, a `config.json`, or a file with `transformer`",
+        )
+    launch = TOOLS[more.tool].launch if more.tool in TOOLS else "compiled"
+    return Job(
+        model={"transformer": sizes, "name": model},
+        fabric=fabric,
+        npus=npus,
+        inner=dimensions.dimensions[0].size,
+        global_batch=asked.global_batch or npus,
+        compute={
+            "device": asked.device,
+            "launch": asked.launch or launch,
+            **({"recipe": asked.recipe} if asked.recipe else {}),
+        },
+        precision=asked.precision,
+        sequence=asked.sequence,
+        dimensions=tuple(one.size for one in dimensions.dimensions),
+        tool=more.tool,
+        headroom=HEADROOM if more.headroom is None else more.headroom / 100,
+        fixed=parse_fixed(more.fix),
+        sets=more.sets,
+    )
+
+
+_OWN = {
+    "workload.model": "`--model`",
+    "fabric": "`--fabric`",
+    "world": "leave it out: layouts are ranked in `dims`",
+    "workload.global_batch": "`--global-batch`",
+    "workload.batch_per_replica": "`--global-batch`",
+    "workload.micro_batch": "`--fix micro_batch=2`",
+    "workload.sequence_length": "`--sequence`",
+    "workload.precision": "`--precision`",
+    "workload.compute.device": "`--device`",
+    "workload.compute.recipe": "`--recipe`",
+    "workload.compute.launch": "`--launch`",
+    "workload.parallelism.microbatches": "`--fix micro_batch=2`",
+    "workload.parallelism": "`--fix tp=8,pp=4`",
+    "workload.parallelism.map": "leave it out: mappings are searched",
+    **{
+        f"workload.parallelism.{key}": f"`--fix {key}=...`"
+        for key in ("tp", "cp", "ep", "pp", "dp", "zero", "shard", "schedule", "recompute")
+    },
+    "workload.parallelism.virtual_stages": "`--fix virtual_stages=2`",
+    **{
+        f"workload.parallelism.{key}": "leave it out: it is searched"
+        for key in ("sp", "stages", "ends_as_layers")
+    },
+}
+"""What a layout or another option decides, and what to say instead."""
+
+
+def _check_sets(sets: Sequence[str]) -> None:
+    """Refuse overrides of what is searched or has an option of its own."""
+    from allrail.errors import InputError
+    from allrail.scenario.overrides import parse_sets
+    from allrail.scenario.places import show_path
+
+    for path, _, _ in parse_sets(sets):
+        text = show_path(path)
+        if text in _OWN:
+            instead = _OWN[text]
+            raise InputError(
+                "a layout or another option says it",
+                source="--set",
+                value=text,
+                hint=instead if instead.startswith("leave") else f"use {instead}",
+            )
+
+
+def _fabric_of(fabric: str, sets: Sequence[str]) -> Any:
+    """The network, with what `--set` changes of it."""
+    from allrail.scenario import load_any_fabric, load_scenario
+
+    own = [one for one in sets if one.lstrip().startswith("fabric.")]
+    if not own:
+        return load_any_fabric(fabric)
+    blank = {"schema_version": 1, "fabric": fabric}
+    blank["collective"] = {"kind": "all_reduce", "size": "1 MiB"}
+    return load_scenario(blank, sets=own).fabric
