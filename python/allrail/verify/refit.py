@@ -158,6 +158,22 @@ def spread(tree: dict[str, Any], found: Sequence[Carried], step: float) -> float
     return step_ms(changed(tree, slower)) / step - 1
 
 
+def parts_of(
+    *, left: float, spread: float, apart: float | None = None
+) -> tuple[tuple[str, float], ...]:
+    """Return what a prediction with the numbers of a run may be off by, as parts of it.
+
+    Args:
+        left: What this run left unexplained.
+        spread: What the errors of its rates make of the step.
+        apart: How far its two halves lie from each other; None where that is not told.
+    """
+    parts = [("that this run leaves unexplained", left), ("for the errors of its rates", spread)]
+    if apart is not None:
+        parts.append(("by which its halves differ", apart))
+    return (*parts, ("for what one run cannot show of the next", UNSEEN))
+
+
 def fabric_file(tree: dict[str, Any], found: Sequence[Carried]) -> dict[str, Any]:
     """Return the refreshed calibration, as a fabric file has it.
 

@@ -70,6 +70,9 @@ def verify(records: Sequence[Record]) -> Verdict:
     measured = median(times)
     apart = median(_drift(each) for _, each in seen)
     after = result.step_time_us / 1e3
+    parts = refit.parts_of(
+        left=abs(after / measured - 1), spread=refit.spread(refitted, found, after), apart=apart
+    )
     return Verdict(
         ranks=record["ranks"],
         steps=len(steps),
@@ -77,13 +80,14 @@ def verify(records: Sequence[Record]) -> Verdict:
         measured_ms=measured,
         planned_ms=base,
         refitted_ms=after,
-        bar=abs(after / measured - 1) + refit.spread(refitted, found, after) + apart + refit.UNSEEN,
+        bar=sum(part for _, part in parts),
         exposed_ms=median(step.waited / 1e6 for step in steps),
         assumptions=tuple(assumptions),
         worst=refit.off_the_most(assumptions, planned=base, measured=measured),
         exchanges=tuple(exchanges(records, result)),
         dimensions=tuple(found),
         fabric=refit.fabric_file(refitted, found),
+        bar_of=parts,
     )
 
 

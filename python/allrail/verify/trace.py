@@ -121,6 +121,7 @@ def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | 
     measured = typical.measured_ms
     assumptions = refit.assumptions(typical.tree, changes)
     left = max(abs(one.refitted_ms / one.measured_ms - 1) for one in each)
+    parts = refit.parts_of(left=left, spread=refit.spread(refitted, found, after))
     return Verdict(
         ranks=planned.npus,
         steps=len(steps),
@@ -128,7 +129,7 @@ def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | 
         measured_ms=measured,
         planned_ms=base,
         refitted_ms=after,
-        bar=left + refit.spread(refitted, found, after) + refit.UNSEEN,
+        bar=sum(part for _, part in parts),
         exposed_ms=float(typical.timed["exposed_us"]) / 1e3,
         assumptions=tuple(assumptions),
         worst=refit.off_the_most(assumptions, planned=base, measured=measured),
@@ -137,6 +138,7 @@ def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | 
         fabric=refit.fabric_file(refitted, found),
         each=tuple(each),
         notes=tuple(notes),
+        bar_of=parts,
     )
 
 

@@ -68,6 +68,7 @@ class Verdict:
         fabric: The refreshed calibration, as a fabric file has it.
         each: The steps one by one, where these differ: of a trace.
         notes: What was assumed of a trace, and what makes it less than it seems.
+        bar_of: The parts of `bar`, in words.
     """
 
     ranks: int
@@ -85,6 +86,7 @@ class Verdict:
     fabric: Mapping[str, Any]
     each: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = ()
+    bar_of: tuple[tuple[str, float], ...] = ()
 
     @property
     def difference(self) -> float:
@@ -113,7 +115,6 @@ def _lines(verdict: Verdict) -> list[str]:
         f"measured                {verdict.measured_ms:10.3f} ms  ({share:.0f} % exposed)",
         f"predicted, as planned   {verdict.planned_ms:10.3f} ms  {against(verdict.planned_ms)}",
         f"predicted, as measured  {verdict.refitted_ms:10.3f} ms  {against(verdict.refitted_ms)}",
-        f"such a prediction is off by at most about {100 * verdict.bar:.1f} %",
     ]
     if verdict.assumptions:
         lines += ["", "with one number as it was measured:"]
@@ -150,4 +151,9 @@ def _lines(verdict: Verdict) -> list[str]:
             f" {one.bytes / 1e6:,.1f} MB within {100 * one.error:.1f} %{scattered}"
         )
     lines += [f"# {note}" for note in verdict.notes]
-    return lines
+    parts = ", ".join(f"{100 * part:.1f} % {what}" for what, part in verdict.bar_of)
+    error = f"error: predictions as measured are off by at most about {100 * verdict.bar:.1f} %"
+    error += f" ({parts})" if parts else ""
+    if any(not one.trusted for one in verdict.dimensions):
+        error += "; of the network nothing is known where rates scatter too much"
+    return [*lines, f"# {error}"]
