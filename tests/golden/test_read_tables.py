@@ -326,3 +326,37 @@ def test_types_from_the_field():
 def test_rails_from_the_field():
     [found] = read_tables(FIELD / "03-rail-groups-nccl" / "h_split.txt")
     assert (found.ranks, found.hosts, found.groups) == (2, 2, 8)
+
+
+@pytest.mark.parametrize("rate", [1e9, 1 << 30], ids=["GB", "GiB"])
+@pytest.mark.parametrize(
+    ("command", "name", "ranks", "hosts"),
+    [
+        ("nccom-test -r 2 allr", "all_reduce", 2, 1),
+        ("NEURON_RT_X=1 nccom-test -r 64 -N 2 -b 8 -d fp32 allr --hosts a b", "all_reduce", 64, 2),
+        ("nccom-test --nworkers 32 --check allg", "all_gather", 32, 1),
+        ("nccom-test --nworkers=32 --nnodes=1 redsct", "reduce_scatter", 32, 1),
+    ],
+)
+def test_tables_of_nccom_test(tmp_path, command, name, ranks, hosts, rate):
+    """Bandwidths are in GiB or GB a second, by version; a table of 2 ranks was taken for 15."""
+    wide = "--check" in command
+    head = "size(B) count(elems) total_input_size(B) type time:avg(us) algbw(GB/s) busbw(GB/s)"
+    lines = [f"$ {command}", head if wide else head.replace("total_input_size(B) ", "")]
+    for size in SIZES:
+        alg = size / time_us(name, size, ranks) / 1e3 * 1e9 / rate
+        words = f"{size} {size} {size if wide else ''} uint8 {time_us(name, size, ranks):.2f}"
+        lines.append(f"{words} {alg:.2f} {alg * AROUND[name](ranks):.2f}")
+    lines.append("Avg bus bandwidth:      40.6901GB/s")
+    [table] = tables(tmp_path, "\n".join(lines))
+    assert (table.collective, table.ranks, table.hosts) == (name, ranks, hosts)
+    assert [row.bytes for row in table.rows] == SIZES
+    assert table.rows[-1].time_us == pytest.approx(time_us(name, SIZES[-1], ranks), abs=0.01)
+
+
+def test_a_table_of_nccom_test_without_its_command_asks_for_ranks(tmp_path):
+    text = "size(B) count(elems) type time(us) algbw(GB/s) busbw(GB/s)\n1024 256 fp32 58 0.02 0.02"
+    [table] = tables(tmp_path, text)
+    assert (table.collective, table.ranks) == (None, None)
+    with pytest.raises(InputError, match="no row"):
+        tables(tmp_path, "size(B) count(elems) type time(us)\n33554432 Failure running")

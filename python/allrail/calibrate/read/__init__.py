@@ -1,6 +1,7 @@
 """Reads what people have measured: one file a form, in the order in which they are asked.
 
-nccl-tests and their JSON, OSU's and Intel's MPI benchmarks, DeepSpeed's, PARAM's and PyTorch's.
+nccl-tests and their JSON, OSU's and Intel's MPI benchmarks, DeepSpeed's, PARAM's, PyTorch's, and
+nccom-test's.
 Dumps of torch's Flight Recorder are no text, and asked for first.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, others, param
+from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, nccom, others, param
 from allrail.calibrate.read.flight import read_flight
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
@@ -25,6 +26,7 @@ _FORMS = (
     (imb.recognise, imb.read),
     (deepspeed.recognise, deepspeed.read),
     (param.recognise, param.read),
+    (nccom.recognise, nccom.read),
     (nccl_tests.recognise, nccl_tests.read),
     (others.recognise_torch, others.read_torch),
 )
@@ -52,7 +54,7 @@ def read_tables(path: Path) -> list[Table]:
     raise InputError(
         "it is of no form that is known",
         source=source,
-        hint="nccl-tests (also `-J`), those of OSU, Intel MPI, DeepSpeed, PARAM and PyTorch",
+        hint="nccl-tests (also `-J`), OSU, Intel MPI, DeepSpeed, PARAM, nccom-test and PyTorch",
     )
 
 
