@@ -12,8 +12,9 @@ import yaml
 
 from allrail import simulate
 from allrail.calibrate import library
-from allrail.calibrate.network import DEFAULT, NCCL, RINGS, calibrate
-from allrail.calibrate.predict import default_us, predict_us
+from allrail.calibrate.network import calibrate
+from allrail.calibrate.predict import default_us, predict_us, run
+from allrail.calibrate.ran import DEFAULT, NCCL, RINGS, TURNS, library_of
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
@@ -139,6 +140,26 @@ def test_what_is_above_a_network_interface_is_refused(nic, device):
     assert calibrate(joined).fabric["dimensions"]
 
 
+def test_what_only_a_faster_interface_explains_is_refused_by_its_name():
+    """Held below an interface's rate, tables seemed to contradict each other."""
+
+    def table(part):
+        rows = tuple(
+            Row(
+                size,
+                library.time_us("all_reduce", part, [830e3, 148e3], [3.4, 7.7], size, between=1),
+            )
+            for size in SIZES
+        )
+        return Table("all_reduce", math.prod(part), part[1], "", rows, f"{math.prod(part)}.txt")
+
+    tables = [table(part) for part in ((4, 1), (4, 2), (4, 4), (4, 16))]
+    with pytest.raises(InputError, match=r"faster than network interfaces of 100 GB/s") as error:
+        calibrate(tables)
+    assert "--nic" in str(error.value.hint)
+    assert rates(calibrate(tables, nic=200e9)) == pytest.approx([830, 148], rel=0.05)
+
+
 def test_a_rate_that_slows_nothing_is_said_to_be_unknown():
     # Of 16 ranks no slower than a machine's own stages: what joins machines is only known to do.
     slow = a_table(8, 1, 20.0)
@@ -214,6 +235,37 @@ def test_several_numbers_of_machines_tell_stages_and_their_steps(ran, tmp_path):
     assert {one.algorithm for one in result.dimensions} == {usual}
 
 
+@pytest.mark.parametrize("ran", TURNS)
+def test_stages_in_turn_are_told_from_stages_that_overlap(ran):
+    algorithms = library_of(ran)
+    made = calibrate([of_library(part, algorithms=algorithms) for part in ((8, 1), (8, 2), (8, 8))])
+    assert made.ran == ran
+    assert rates(made) == pytest.approx([370, 22], rel=0.05)
+    for name, part in (("all_reduce", (8, 4)), ("all_gather", (8, 8))):
+        for size in (1 << 15, 1 << 25, 1 << 31):
+            real = library.time_us(
+                name, part, [370e3, 22e3], [2.5, 9.0], size, between=1, algorithms=algorithms
+            )
+            assert made.predict_us(name, part, size) == pytest.approx(real, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather", "reduce_scatter"])
+@pytest.mark.parametrize(("algorithm", "turns"), [("ring", 0), ("halving_doubling", 1)])
+def test_stages_in_turn_are_the_simulators_with_one_chunk(name, algorithm, turns):
+    """The formula is a closed form of `schedule: {chunks: 1}`."""
+    rates_of, steps, part = [370e3, 22e3, 9e3], [2.5, 9.0, 12.0], (8, 4, 2)
+    dimensions = [
+        {"kind": "switch", "size": size, "bandwidth": f"{rate / 1e3} GB/s", "latency": f"{us} us"}
+        for size, rate, us in zip(part, rates_of, steps, strict=True)
+    ]
+    for size in (1 << 12, 1 << 20, 1 << 28):
+        told = run(name, dimensions, size, algorithms=[algorithm] * 3)
+        mine = library.time_us(
+            name, part, rates_of, steps, size, between=1, algorithms=library.TURNS[turns:][:1]
+        )
+        assert mine == pytest.approx(told, rel=1e-3)
+
+
 def test_a_fabric_predicts_by_the_nearest_table():
     """Protocols switch by size: what a table shows there counts for its neighbours, too."""
     slow = [1.0 if size < 1 << 20 or size > 1 << 26 else 1.6 for size in SIZES]
@@ -262,6 +314,38 @@ def test_expect_predicts_other_ranks_of_a_calibrated_fabric(tmp_path, allrail_cl
     for size in (1 << 16, 1 << 26, 1 << 30):
         real = library.time_us("all_gather", (8, 4), [370e3, 22e3], [2.5, 9.0], size, between=1)
         assert rows[size] == pytest.approx(real, rel=0.1)
+
+
+def test_simulate_and_compare_say_what_the_tool_takes_that_was_measured(tmp_path, allrail_cli):
+    """The default schedule is another one, and its error tells nothing of the tool's."""
+    made = calibrate([of_library(part) for part in ((8, 1), (8, 2), (8, 8))])
+    (tmp_path / "measured.yaml").write_text(yaml.safe_dump(made.fabric))
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(
+        "schema_version: 1\nfabric: measured.yaml\ncollective: {kind: all_gather, size: 64 MiB}\n"
+    )
+    real = library.time_us("all_gather", (8, 8), [370e3, 22e3], [2.5, 9.0], 1 << 26, between=1)
+    told = allrail_cli("simulate", str(scenario)).stdout.splitlines()
+    [line] = [one for one in told if one.startswith("# as the tables were measured it takes ")]
+    assert float(line.split()[8]) == pytest.approx(real, rel=0.1)
+    assert told[-1].startswith("# error: network ")
+    told = allrail_cli("compare", str(scenario), "--policy", "baseline,nccl").stdout
+    [row] = [one.split() for one in told.splitlines() if one.startswith("nccl ")]
+    assert row[1] == "measured"
+    assert float(row[2]) == pytest.approx(float(line.split()[8]), abs=0.001)
+    assert "# nccl: as the tables that the fabric is calibrated from, within" in told
+
+
+@pytest.mark.parametrize("kind", ["nominal", "measured"])
+def test_what_is_expected_ends_with_its_error(kind, tmp_path, allrail_cli):
+    fabric = "dgx-h100"
+    if kind == "measured":
+        fabric = str(tmp_path / "measured.yaml")
+        made = calibrate([of_library(part) for part in ((8, 1), (8, 2))])
+        Path(fabric).write_text(yaml.safe_dump(made.fabric))
+    told = allrail_cli("expect", fabric, "--ranks", "16").stdout.splitlines()
+    assert told[-1].startswith("# error: network ")
+    assert ("nobody measured it" in told[-1]) == (kind == "nominal")
 
 
 @pytest.mark.parametrize(("busbw", "fixed"), [(0.0004, 30.0), (0.5, 4e5), (3000.0, 0.01)])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from allrail.calibrate.nccl import Cluster, Way, cluster_of, fastest, ways
-from allrail.calibrate.predict import part_of, predict_us
+from allrail.calibrate.predict import part_of, predict_us, tree_of
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError, did_you_mean
 from allrail.scenario.fabric import Fabric
@@ -183,10 +183,7 @@ def as_measured(
     """
     if fabric.library is None:
         return list(rows)
-    tree = {
-        "dimensions": [one.model_dump(exclude_defaults=True) for one in fabric.dimensions],
-        "library": fabric.library.model_dump(),
-    }
+    tree = tree_of(fabric)
     part = part_of([one.size for one in fabric.dimensions], ranks, hosts)
     found = []
     for row in rows:

@@ -80,6 +80,7 @@ def solve(
     *,
     latencies: Sequence[float],
     most: Sequence[float],
+    start: Joint | None = None,
 ) -> Joint:
     """Return the rates and latencies whose predictions are nearest to the rows.
 
@@ -89,6 +90,7 @@ def solve(
         forward: Predicts a row.
         latencies: Of each dimension, µs a step, where no row tells.
         most: Of each dimension, the largest rate that it can have, bytes a µs.
+        start: What is near; None begins with what the narrowest tables carry.
     """
     from scipy.optimize import least_squares
 
@@ -124,8 +126,8 @@ def solve(
             f_scale=scale,
             max_nfev=40,
             diff_step=[1e-4] * len(begin),
-            xtol=1e-5,
-            ftol=1e-5,
+            xtol=1e-4,
+            ftol=1e-4,
         ).x
 
     def steps_of(x: Sequence[float]) -> list[float]:
@@ -140,9 +142,12 @@ def solve(
     slow, fast = (math.log(one) for one in _LATENCIES)
     low = [math.log(_RATES[0])] * count + [slow] * len(told)
     high = [math.log(min(_RATES[1], one)) for one in most] + [fast] * len(told)
-    start = [math.log(rate) for rate in _begin(tables, parts, most)]
-    start += [math.log(latencies[place]) for place in told]
-    found = least(lambda x: off(rates_of(x[:count]), steps_of(x[count:])), start, (low, high))
+    begin = _begin(tables, parts, most), latencies
+    if start is not None:
+        begin = list(start.rates), start.latencies
+    near = [math.log(rate) for rate in begin[0]]
+    near += [math.log(max(_LATENCIES[0], begin[1][place])) for place in told]
+    found = least(lambda x: off(rates_of(x[:count]), steps_of(x[count:])), near, (low, high))
     rates, steps = rates_of(found[:count]), steps_of(found[count:])
     best = loss(rates, steps)
     bounds = []

@@ -23,47 +23,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from allrail.calibrate import library
 from allrail.calibrate.fit import Fit, fit
-from allrail.calibrate.joint import Forward, Joint, solve
-from allrail.calibrate.levels import Levels, levels_of
-from allrail.calibrate.nic import check_rates, nic_rate
-from allrail.calibrate.predict import OPERATIONS, Own, Stages, default_us, predict_us, run
+from allrail.calibrate.fitting import Found, fitted
+from allrail.calibrate.joint import Joint
+from allrail.calibrate.levels import Levels
+from allrail.calibrate.predict import OPERATIONS, Own, default_us, predict_us, run
+from allrail.calibrate.ran import AS_RINGS, DEFAULT, RINGS, STAGES, library_of
 from allrail.calibrate.switching import best_rows, by_algorithm, fastest
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
 
 _STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
 _BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
-_LATENCY_US = {"machine": 3.4, "between": 9.6}
-"""Where no row tells: NCCL's `src/graph/tuning.cc`, a ring's step in Simple (as presets have)."""
-_BETTER = 0.5
-"""A library's algorithms are taken where they leave less than so much of the default's loss. Chosen
-so that noise of 3 % on tables of the default schedule never tips it."""
-_AS_RINGS = {
-    "fastest": {
-        **{name: [{"from": "1 B", "algorithm": "ring"}] for name in OPERATIONS[:3]},
-        **{
-            name: [{"from": "1 B", "algorithm": algorithm}]
-            for name, algorithm in (("all_to_all", "direct"), ("broadcast", "ring"))
-        },
-    }
-}
-"""Of a dimension whose steps are a ring's: scenarios that name no algorithm follow it."""
+_SIZES = 6
+"""Of a table, where other collectives are compared."""
 _ALONE = 0.1
 """Of fewer than four rows, what predictions may be off by: a row alone tells no noise. Chosen with
 the four rows that users posted of 1 to 4 p4d machines in view."""
-_CONTRADICT = 1.5
-"""Times the measured time of large sizes, by the best fit: then tables are not of one network."""
-_PLAIN = 0.15
-"""Loss of rows that are 4 % off: what explains them so needs no further dimension."""
-_NOISE = 0.01
-"""Loss of rows that are a hundredth off: less is as good."""
 
 
 @dataclass(frozen=True)
@@ -140,25 +120,6 @@ class Calibrated:
         return predict_us(self.fabric, collective, part, size)
 
 
-DEFAULT = "the default schedule"
-RINGS = "the default schedule with rings"
-NCCL = "the faster of a ring and a tree over all ranks"
-RING = "a ring over all ranks"
-TREE = "a tree over all ranks"
-STAGES = (DEFAULT, RINGS)
-"""What the simulator runs: stages by dimension, of the usual algorithms or of rings."""
-
-
-def library_of(ran: str) -> tuple[str, ...]:
-    """Return the algorithms that a name stands for.
-
-    Args:
-        ran: Of `Calibrated`.
-    """
-    found = tuple(name for name in library.ALGORITHMS if name in ran)
-    return found or library.ALGORITHMS
-
-
 def calibrate(
     tables: Sequence[Table], *, algorithms: Sequence[str] = (), nic: float | None = None
 ) -> Calibrated:
@@ -187,7 +148,7 @@ def calibrate(
             [last],
         )
     else:
-        found, other = _fitted(ordered, nic)
+        found, other = fitted(ordered, nic)
         levels, ran = found.levels, found.ran
         dimensions = _dimensions(levels, found.joint, ran)
         own = None if other is None else _own(other)
@@ -219,12 +180,15 @@ def calibrate(
     )
     if ran not in STAGES:
         about += f" The tables show {ran}, whose rates these are."
+    error = _error(off)
+    if own is not None and ran not in STAGES:
+        error = max(error, _error(_elsewhere(own, judged, dimensions)))
     fabric = {
         "schema_version": 1,
         "name": "measured",
         "about": about,
         "calibrated": True,
-        "error": _error(off),
+        "error": error,
         "sources": {
             "dimensions": ", ".join(dict.fromkeys(Path(table.source).name for table in ordered))
         },
@@ -252,134 +216,6 @@ def _several(table: Table) -> bool:
     return (table.hosts or (1 if (table.ranks or 0) <= 8 else 2)) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A fit: of which dimensions, under what."""
-
-    levels: Levels
-    joint: Joint
-    ran: str
-
-
-def _fitted(tables: Sequence[Table], nic: float | None) -> tuple[_Found, _Found | None]:
-    """What later predictions run, fitted; the library's own algorithms, where they do as well."""
-    for table in tables:
-        _check_sizes(table, len(tables))
-    found: _Found | None = None
-    own: _Found | None = None
-    for levels in levels_of(tables):
-        if found is not None and found.joint.loss < _PLAIN:
-            # More dimensions explain anything: fewer do.
-            break
-        limit = nic_rate(tables, levels, nic)
-        between = len(levels.sizes) if levels.between is None else levels.between
-        places = range(len(levels.sizes))
-        steps = [_LATENCY_US["machine" if place < between else "between"] for place in places]
-        most = [math.inf if limit is None or p < between else limit / 1e6 for p in places]
-        for ran in _may_have_run(tables, levels):
-            forward = _of(ran, levels.between)
-            joint = solve(tables, levels.parts, forward, latencies=steps, most=most)
-            this = _Found(levels, joint, ran)
-            least = math.inf if found is None else found.joint.loss
-            better = joint.loss + _NOISE < _BETTER * (least + _NOISE)
-            if found is None or (better and (ran in STAGES or _told_apart(levels))):
-                found = this
-            if ran not in STAGES and (
-                own is None or joint.loss + _NOISE < _BETTER * own.joint.loss
-            ):
-                own = this
-    if found is None:
-        raise AssertionError("no dimensions were tried")
-    check_rates(
-        tables, found.levels, found.joint, nic, forward=_of(found.ran, found.levels.between)
-    )
-    _check_faster(tables, found)
-    if found.ran not in STAGES:
-        own = found
-    elif own is not None and (_told_apart(found.levels) or own.levels != found.levels):
-        # Several numbers of machines tell them apart, and these were the simulator's.
-        own = None
-    return found, own
-
-
-def _check_faster(tables: Sequence[Table], found: _Found) -> None:
-    """Refuse a table that is faster than what it shares with another allows."""
-    forward = _of(found.ran, found.levels.between)
-    joint, first = found.joint, tables[0]
-    for table, part in zip(tables[1:], found.levels.parts[1:], strict=True):
-        times = [
-            forward(table, part, joint.rates, joint.latencies, row.bytes) / row.time_us
-            for row in table.rows[-3:]
-        ]
-        if median(times) > _CONTRADICT and table.ranks != first.ranks:
-            raise InputError(
-                f"it is faster than {first.ranks} ranks of it alone",
-                source=table.source,
-                hint="tables are of one network and one algorithm: check them, or give this one"
-                " alone",
-            )
-
-
-def _told_apart(levels: Levels) -> bool:
-    """Whether tables of several lengths of one dimension tell how time grows with it."""
-    counts = [{part[place] for part in levels.parts} - {1} for place in range(len(levels.sizes))]
-    return any(len(one) > 1 for one in counts)
-
-
-def _of(ran: str, between: int | None) -> Forward:
-    if ran in STAGES:
-        return _stages(_AS_RINGS if ran == RINGS else {})
-    return partial(_forward, library_of(ran), between)
-
-
-def _may_have_run(tables: Sequence[Table], levels: Levels) -> list[str]:
-    """What is tried: the default schedule, and where tables can tell, a library's algorithms."""
-    collective = str(tables[0].collective)
-    if collective not in OPERATIONS:
-        return [f"a library's {collective}"]
-    if collective == "all_to_all" or len(levels.sizes) == 1:
-        return [DEFAULT]
-    if not _told_apart(levels):
-        # Fits of one number of machines are all as good; the library's tells what its rates are.
-        return [DEFAULT, NCCL if collective == "all_reduce" else RING]
-    if collective != "all_reduce":
-        return [DEFAULT, RINGS, RING]
-    return [DEFAULT, RINGS, NCCL, RING, TREE]
-
-
-def _stages(more: dict[str, Any]) -> Forward:
-    kept: dict[tuple[str, tuple[int, ...]], Stages] = {}
-
-    def forward(
-        table: Table,
-        part: Sequence[int],
-        rates: Sequence[float],
-        latencies: Sequence[float],
-        size: int,
-    ) -> float:
-        key = str(table.collective), tuple(part)
-        if key not in kept:
-            kept[key] = Stages(*key, more)
-        return kept[key].time_us(rates, latencies, size)
-
-    return forward
-
-
-def _forward(
-    algorithms: tuple[str, ...],
-    between: int | None,
-    table: Table,
-    part: Sequence[int],
-    rates: Sequence[float],
-    latencies: Sequence[float],
-    size: int,
-) -> float:
-    name = str(table.collective)
-    return library.time_us(
-        name, part, rates, latencies, size, between=between, algorithms=algorithms
-    )
-
-
 def _dimensions(levels: Levels, joint: Joint, ran: str) -> list[dict[str, Any]]:
     return [
         {
@@ -387,7 +223,7 @@ def _dimensions(levels: Levels, joint: Joint, ran: str) -> list[dict[str, Any]]:
             "size": size,
             "bandwidth": f"{_plain(rate / 1e3, 6)} GB/s",
             "latency": f"{_plain(us, 4)} us",
-            **(_AS_RINGS if ran == RINGS else {}),
+            **(AS_RINGS if ran == RINGS else {}),
         }
         for size, rate, us in zip(levels.sizes, joint.rates, joint.latencies, strict=True)
     ]
@@ -411,7 +247,27 @@ def _judge(
     return Judged(table, tuple(part), fit(table.rows), simulated, theirs)
 
 
-def _own(found: _Found) -> Own:
+def _elsewhere(own: Own, judged: Sequence[Judged], dimensions: list[dict[str, Any]]) -> list[float]:
+    """How far the default schedule is from the library's own, of collectives without a table."""
+    measured = {str(each.table.collective) for each in judged}
+    found = []
+    for each in judged:
+        rows = each.table.rows
+        sizes = [row.bytes for row in rows[:: math.ceil(len(rows) / _SIZES)]]
+        for name in OPERATIONS:
+            if name not in measured:
+                found += [
+                    abs(
+                        default_us(name, each.part, dimensions, size)
+                        / own.time_us(name, each.part, size)
+                        - 1
+                    )
+                    for size in sizes
+                ]
+    return found
+
+
+def _own(found: Found) -> Own:
     joint, levels = found.joint, found.levels
     return Own(joint.rates, joint.latencies, levels.between, library_of(found.ran))
 
@@ -447,26 +303,7 @@ def _library(own: Own | None, judged: Sequence[Judged], error: float) -> dict[st
     return tree
 
 
-def _check_sizes(table: Table, tables: int) -> None:
-    """Refuse what has no rate."""
-    made = fit(table.rows)
-    if len({row.bytes for row in table.rows}) == 1:
-        if tables == 1:
-            raise InputError(
-                "one size was measured: what it takes beside its bytes cannot be told",
-                source=table.source,
-                hint="measure sizes from a few KiB to hundreds of MiB: `-b 1K -e 1G -f 2`",
-            )
-        return
-    if made.time_us(table.rows[-1].bytes) <= made.pieces[-1].fixed_us:
-        raise InputError(
-            "its largest size takes no longer than any other: its rate cannot be told",
-            source=table.source,
-            hint="measure larger sizes too, up to hundreds of megabytes",
-        )
-
-
-def _not_told(tables: Sequence[Table], found: _Found, own: _Found | None) -> list[str]:
+def _not_told(tables: Sequence[Table], found: Found, own: Found | None) -> list[str]:
     joint, levels = found.joint, found.levels
     told = [
         f"the rate of dimension {place + 1}: it slows no table; written is the least that"

@@ -28,6 +28,10 @@ _PRESETS = {
     r"(?<!G)\bB200\b": "dgx-b200",
 }
 """What the driver calls a GPU, and the preset of its machine, which has the sources."""
+_HINT = (
+    "check which table is of how many machines; `--nic '800 Gb/s'` says what one rank's interfaces"
+    " carry"
+)
 _ROOM = 1.03
 """Clocks and rounding: so much above is none."""
 _FASTER = 0.15
@@ -96,9 +100,39 @@ def check_rates(
                 f"its {table.ranks} ranks are {100 * off:.0f} % faster than network interfaces of"
                 f" {each:.4g} GB/s ({8 * each:.4g} Gb/s) a rank allow",
                 source=table.source,
-                hint="check which table is of how many machines; `--nic '800 Gb/s'` says what one"
-                " rank's interfaces carry",
+                hint=_HINT,
             )
+
+
+def check_need(tables: Sequence[Table], levels: Levels, joint: Joint, limit: float) -> None:
+    """Refuse tables that only rates above those of network interfaces explain.
+
+    Args:
+        tables: By ranks.
+        levels: Where they lie.
+        joint: A fit without limits, much better than that within them.
+        limit: What the interfaces of a rank carry, bytes a second, with room.
+
+    Raises:
+        InputError: Names the first table over several machines, and both rates.
+    """
+    between = levels.between
+    if between is None:
+        return
+    needed = max(joint.rates[between:]) * 1e6
+    table = next(
+        table
+        for table, part in zip(tables, levels.parts, strict=True)
+        if any(one > 1 for one in part[between:])
+    )
+    if needed > limit:
+        each = limit / _ROOM / 1e9
+        raise InputError(
+            f"with the others it tells of {needed / 1e9:.4g} GB/s a rank between machines: faster"
+            f" than network interfaces of {each:.4g} GB/s ({8 * each:.4g} Gb/s) allow",
+            source=table.source,
+            hint=_HINT,
+        )
 
 
 def _preset(device: str) -> float | None:

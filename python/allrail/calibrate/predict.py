@@ -14,13 +14,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allrail import _core
 from allrail.calibrate import library
 from allrail.calibrate.fit import Fit, Piece
 from allrail.scenario.algorithms import AUTO
 from allrail.scenario.fields import parse_quantity
+
+if TYPE_CHECKING:
+    from allrail.scenario.fabric import Fabric
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives of nccl-tests that the simulator has, as nccl-tests run them."""
@@ -80,8 +83,11 @@ def predict_us(fabric: Mapping[str, Any], collective: str, part: Sequence[int], 
             return default_us(name, of, dimensions, at)
         return own.time_us(name, of, at)
 
-    told = model(part, collective, size)
     table = _nearest(measured["tables"], collective, part)
+    if collective in library.POINT and table["collective"] != collective:
+        # Messages of their own: tools send them straight, and no table shows what is lost.
+        return own.time_us(collective, part, size)
+    told = model(part, collective, size)
     pieces = tuple(
         Piece(_bytes(one["first"]), _bytes(one["last"]), one["fixed_us"], one["us_per_byte"])
         for one in table["pieces"]
@@ -93,6 +99,19 @@ def predict_us(fabric: Mapping[str, Any], collective: str, part: Sequence[int], 
     return (
         told * Fit(pieces, (), 0.0, ()).time_us(at) / model(table["part"], table["collective"], at)
     )
+
+
+def tree_of(fabric: Fabric) -> dict[str, Any]:
+    """Return what `predict_us` needs of a fabric that was read.
+
+    Args:
+        fabric: With its `library`.
+    """
+    library = fabric.library
+    return {
+        "dimensions": [one.model_dump(exclude_defaults=True) for one in fabric.dimensions],
+        "library": None if library is None else library.model_dump(),
+    }
 
 
 def part_of(sizes: Sequence[int], ranks: int, hosts: int | None = None) -> tuple[int, ...]:

@@ -369,7 +369,7 @@ def _tree(made: Calibrated) -> dict[str, object]:
 
 
 def _show(made: Calibrated) -> None:
-    from allrail.calibrate.network import DEFAULT
+    from allrail.calibrate.ran import DEFAULT
     from allrail.cli import output
 
     several = len(made.judged) > 1

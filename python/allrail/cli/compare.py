@@ -348,7 +348,7 @@ def show(
         sets = {
             **row.sets,
             "schedule.policy": NCCL,
-            "schedule.order": f"{one.algorithm}_{one.protocol}",
+            "schedule.order": one.name,
         }
         hidden = [path for path in varied if path.startswith("schedule") and path not in sets]
         line = ["-" if path in hidden else str(sets[path]).replace(" ", "") for path in varied]
@@ -364,7 +364,13 @@ def show(
         ]
         lines.append(line)
     output.rows(header, lines, failed)
-    if beside:
+    within = [one.error for _, one in beside or () if one.error is not None]
+    if within:
+        output.note(
+            "nccl: as the tables that the fabric is calibrated from, within"
+            f" {100 * max(within):.2g} %"
+        )
+    if len(within) < len(beside or ()):
         output.note("nccl: by the figures of NCCL's own tuner; its order is algorithm and protocol")
     output.predicted(
         [row.result.world for row in rows],

@@ -13,6 +13,7 @@ from allrail.cli import options
 if TYPE_CHECKING:
     from allrail.calibrate.judge import Judgement
     from allrail.calibrate.table import Table
+    from allrail.scenario.fabric import Fabric
 
 _FILE = click.Path(path_type=Path)
 _SIZES = tuple(1 << power for power in range(10, 34, 2))
@@ -146,18 +147,37 @@ def command(
         "causes": [asdict(one) for one in found.causes],
         **({"at_least": at_least, "reached": reached, "met": not missed} if at_least else {}),
     }
+    error = _error(loaded)
     if report is not None:
         from allrail.report import answer
 
-        answer.write(report, "expected", {**tree, "notes": notes})
+        answer.write(report, "expected", {**tree, "notes": [*notes, error]})
     if as_json:
         output.print_json(tree)
     else:
         _show(rows, notes, found, measured=table is not None)
+        output.note(error)
         if report is not None:
             output.note(f"the report is in {report}")
     if missed:
         raise SystemExit(1)
+
+
+def _error(fabric: Fabric) -> str:
+    """What is known of the error of what is expected."""
+    from allrail.calibrate.shape import HEALTHY
+
+    if fabric.library is not None:
+        within = 100 * fabric.library.error
+        return f"error: network {within:.2g} % at most for nine of ten rows of the tables"
+    if fabric.error is not None:
+        return f"error: network {100 * fabric.error:.2g} % by the fabric's `error`"
+    some, all_of_them, least, most = HEALTHY
+    off = f"{100 * (least - 1):+.0f} to {100 * (most - 1):+.0f} %"
+    return (
+        f"error: network unknown, nobody measured it; {some} of {all_of_them} healthy tables that"
+        f" users posted are {off} off where bytes count"
+    )
 
 
 def _table(

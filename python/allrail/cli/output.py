@@ -359,8 +359,8 @@ def predicted(
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
     figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
     note(f"predicted in world {names}; the fabric is {figures}")
+    if below_bound:
+        note("below the physical bound: messages of a step do not share links (`contention: none`)")
     told = show_error(errors)
     if told is not None:
         note(f"error: network {told}")
-    if below_bound:
-        note("below the physical bound: messages of a step do not share links (`contention: none`)")

@@ -182,7 +182,25 @@ def show(scenario: Scenario, result: Result) -> None:
             for dimension in result.dimensions
         ],
     )
+    _tell_measured(scenario)
     _predicted(result)
+
+
+def _tell_measured(scenario: Scenario) -> None:
+    """Say what the library takes that a fabric was calibrated from: another schedule."""
+    from allrail.calibrate.nccl.beside import nccl_of
+    from allrail.cli import output
+
+    if getattr(scenario.fabric, "library", None) is None:
+        return
+    try:
+        one = nccl_of(scenario)
+    except InputError:
+        return  # Several collectives, or one that the tables are not of.
+    output.note(
+        f"as the tables were measured it takes {one.time_us:.3f} us, within"
+        f" {100 * (one.error or 0):.2g} %: `allrail expect`"
+    )
 
 
 def _predicted(result: Result) -> None:

@@ -44,8 +44,9 @@ class Library(Node):
     error: float = Field(ge=0, description="What nine of ten measured rows are within.")
     algorithms: tuple[str, ...] = Field(
         default=(),
-        description="Its own algorithms over all ranks that the tables show, of `ring` and `tree`; "
-        "the faster of several counts. None where they show stages by dimension.",
+        description="Its own algorithms that the tables show: of `ring` and `tree` over all ranks "
+        "the faster counts; `turns_of_rings` and `turns_of_halving` are stages of one dimension "
+        "after the other. None where they show the simulator's stages.",
     )
     between: int | None = Field(
         default=None, description="The first dimension that joins machines, from 0."

@@ -1,4 +1,8 @@
-"""What NCCL takes for the collective of a scenario: the row `nccl` of `allrail compare`."""
+"""What NCCL takes for the collective of a scenario: the row `nccl` of `allrail compare`.
+
+By the figures of NCCL's own tuner; on a fabric that was calibrated from tables of its collectives
+as these tables say (`predict.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from allrail.calibrate.nccl.cluster import cluster_of
 from allrail.calibrate.nccl.model import COLLECTIVES, fastest, ways
+from allrail.calibrate.predict import predict_us, tree_of
 from allrail.errors import InputError
 from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.fields import parse_quantity
@@ -24,14 +29,21 @@ class Nccl:
     """What NCCL runs, and how long that takes.
 
     Attributes:
-        time_us: Time without what the host takes, µs.
-        algorithm: `ring`, `tree`, `nvls`, `nvls_tree` or `direct`.
-        protocol: `LL`, `LL128` or `Simple`.
+        time_us: Time without what the host takes, µs; with it where it was measured.
+        algorithm: `ring`, `tree`, `nvls`, `nvls_tree` or `direct`; `measured` where tables say it.
+        protocol: `LL`, `LL128` or `Simple`; empty where tables say it.
+        error: What nine of ten measured rows are within; None by the tuner's figures.
     """
 
     time_us: float
     algorithm: str
     protocol: str
+    error: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Algorithm and protocol, as a table shows them."""
+        return f"{self.algorithm}_{self.protocol}" if self.protocol else self.algorithm
 
 
 def is_nvlink(scenario: Scenario) -> bool:
@@ -69,6 +81,12 @@ def nccl_of(scenario: Scenario) -> Nccl:
             field="policy",
         )
     fabric = dimensions_of(scenario.fabric)
+    size = parse_quantity("size", str(one.size))
+    if fabric.library is not None:
+        used = range(len(fabric.dimensions)) if one.dimensions is None else one.dimensions
+        part = [each.size if place in used else 1 for place, each in enumerate(fabric.dimensions)]
+        time = predict_us(tree_of(fabric), one.kind, part, size)
+        return Nccl(time, "measured", "", fabric.library.error)
     dimensions = [each.model_dump(exclude_defaults=True) for each in fabric.dimensions]
     spanned = dimensions
     if one.dimensions is not None:
@@ -82,6 +100,5 @@ def nccl_of(scenario: Scenario) -> Nccl:
         hosts=ranks if apart else None,
         calibrated=fabric.calibrated,
     )
-    size = parse_quantity("size", str(one.size))
     time, way = fastest(ways(cluster, one.kind), size)
     return Nccl(time, way.algorithm, way.protocol)
