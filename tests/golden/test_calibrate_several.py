@@ -140,6 +140,28 @@ def test_what_is_above_a_network_interface_is_refused(nic, device):
     assert calibrate(joined).fabric["dimensions"]
 
 
+def test_large_sizes_alone_tell_no_latency_however_they_scatter():
+    """Noise looked like fixed time: 166 us a step, from sizes of a GiB and more."""
+    scatter = (0.97, 1.06, 1.02, 0.98, 0.94)
+
+    def table(ranks, hosts, busbw):
+        around = AROUND["all_reduce"](ranks)
+        rows = tuple(
+            Row(1 << power, (100 + around * (1 << power) / busbw / 1e3) * off)
+            for power, off in enumerate(scatter, 30)
+        )
+        return Table("all_reduce", ranks, hosts, "", rows, f"{ranks}.txt")
+
+    made = calibrate([table(8, 1, 370), table(32, 4, 350)])
+    assert [one["latency"] for one in made.fabric["dimensions"]] == ["3.4 us", "9.6 us"]
+    assert sum("no small sizes" in one for one in made.unknown) == 2
+
+
+def test_messages_carry_the_error_of_messages():
+    made = calibrate([a_table(16, 2, 48.0, name="sendrecv")])
+    assert made.fabric["error"] < 0.05
+
+
 def test_what_only_a_faster_interface_explains_is_refused_by_its_name():
     """Held below an interface's rate, tables seemed to contradict each other."""
 

@@ -193,12 +193,11 @@ def _smallest(rate: float, holds: Callable[[float], bool]) -> float:
 
 
 def _tells_latency(tables: Sequence[Table], parts: Sequence[Sequence[int]], count: int) -> set[int]:
-    """Dimensions of which a table has a size whose fixed time can be seen."""
+    """Dimensions of which a table has a size whose fixed time can be seen: a tenth, by its fit."""
     found = set()
     for table, part in zip(tables, parts, strict=True):
-        rates = sorted(row.bytes / row.time_us for row in table.rows)
-        # Of a size that reaches nine tenths of the rate, a tenth of the time is fixed.
-        if rates[0] < 0.9 * rates[-1]:
+        first = fit(table.rows).pieces[0]
+        if 10 * first.fixed_us > first.us_per_byte * table.rows[0].bytes:
             found |= {place for place in range(count) if part[place] > 1}
     return found
 

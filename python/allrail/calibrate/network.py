@@ -39,6 +39,8 @@ from allrail.errors import InputError
 
 _STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
 _BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
+_BY_STAGES = OPERATIONS[:3]
+"""Collectives of which tables of one tell the others."""
 _SIZES = 6
 """Of a table, where other collectives are compared."""
 _ALONE = 0.1
@@ -181,7 +183,7 @@ def calibrate(
     if ran not in STAGES:
         about += f" The tables show {ran}, whose rates these are."
     error = _error(off)
-    if own is not None and ran not in STAGES:
+    if own is not None and ran not in STAGES and last.collective in _BY_STAGES:
         error = max(error, _error(_elsewhere(own, judged, dimensions)))
     fabric = {
         "schema_version": 1,
@@ -254,7 +256,7 @@ def _elsewhere(own: Own, judged: Sequence[Judged], dimensions: list[dict[str, An
     for each in judged:
         rows = each.table.rows
         sizes = [row.bytes for row in rows[:: math.ceil(len(rows) / _SIZES)]]
-        for name in OPERATIONS:
+        for name in _BY_STAGES:
             if name not in measured:
                 found += [
                     abs(
