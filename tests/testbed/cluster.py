@@ -78,7 +78,7 @@ class Cluster:
         return f"net{network + 1}"
 
     def run(
-        self, work: Callable[[int], Any], *, timeout: float = 120.0, may_die: bool = False
+        self, work: Callable[[int], Any], *, timeout: float = 300.0, may_die: bool = False
     ) -> Ran:
         """Run a function in every worker, side by side.
 

@@ -80,7 +80,7 @@ def test_ranks_of_several_hosts_exchange_over_both_dimensions(tmp_path, monkeypa
     (tmp_path / "job.secret").write_text("5a" * 32)
     (tmp_path / "job.secret").chmod(0o600)
     cluster = Cluster(HOSTS, [Network()])
-    hosts = cluster.run(lambda host: on_host(host, cluster), timeout=60).results
+    hosts = cluster.run(lambda host: on_host(host, cluster), timeout=300).results
     ranks = [rank for host in hosts for rank in host]
     for name, sent, weight in ranks:
         assert name == "Native"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -57,7 +58,10 @@ def test_no_way_leads_out():
 
 
 def received(cluster, worker, network, seconds):
-    """Bytes a second that this worker gets from the one before it, while all send to the next."""
+    """Bytes a second that this worker gets from the one before it, while all send to the next.
+
+    From when the other began to send, which says so: what waits to be read came meanwhile.
+    """
     server = socket.create_server((cluster.address(worker, network), PORT))
     after = (worker + 1) % cluster.workers
     child = os.fork()
@@ -68,26 +72,41 @@ def received(cluster, worker, network, seconds):
                 break
             except ConnectionRefusedError:
                 time.sleep(0.01)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        to.sendall(struct.pack("d", begun))
+        while time.monotonic() < begun + seconds:
             to.sendall(bytes(1 << 16))
         os._exit(0)
     peer, _ = server.accept()
-    begun, count, buffer = time.monotonic(), 0, bytearray(1 << 20)
+    buffer = bytearray(1 << 20)
+    (begun,) = struct.unpack("d", peer.recv(8, socket.MSG_WAITALL))
+    count = 0
     while got := peer.recv_into(buffer):
         count += got
     os.waitpid(child, 0)
     return count / (time.monotonic() - begun)
 
 
+def check_rate(cluster, network, rate):
+    """Never more than that, and nearly as much in the best of some tries: a machine may be busy.
+
+    A wrong shape would carry ten times as much, or a tenth.
+    """
+    best = [0.0] * cluster.workers
+    for _ in range(8):
+        found = cluster.run(lambda worker: received(cluster, worker, network, 0.7)).results
+        assert all(8 * one < 1.1 * rate for one in found), found
+        best = [max(pair) for pair in zip(best, found, strict=True)]
+        if all(8 * one > 0.3 * rate for one in best):
+            return
+    raise AssertionError(best)
+
+
 def test_a_cable_carries_what_it_is_told_and_no_more():
-    """A loaded machine may carry less; a wrong shape would carry ten times as much, or a tenth."""
     rates = [100_000_000, 25_000_000]
     cluster = Cluster(2, [Network(rate) for rate in rates])
     for network, rate in enumerate(rates):
-        found = cluster.run(lambda worker, n=network: received(cluster, worker, n, 0.7)).results
-        for one in found:
-            assert 0.3 * rate < 8 * one < 1.1 * rate
+        check_rate(cluster, network, rate)
 
 
 def test_what_a_worker_raises_is_told_with_its_traceback():
@@ -112,7 +131,7 @@ def test_a_worker_that_is_killed_or_hangs_is_named():
     ran = cluster.run(killed, may_die=True)
     assert (ran.results, ran.died) == ([None, 1], [0])
     with pytest.raises(WorkerFailedError, match="worker 0 is gone"):
-        Cluster(1, [Network()]).run(lambda _: time.sleep(30), timeout=0.3)
+        Cluster(1, [Network()]).run(lambda _: time.sleep(300), timeout=0.3)
 
 
 def test_nothing_is_left_behind():
@@ -147,7 +166,8 @@ def test_a_frame_takes_as_long_as_its_network_is_told(delay):
                 time.sleep(0.01)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         trips = []
-        for _ in range(20):
+        # As many as it takes: on a machine that is busy each may be late.
+        while len(trips) < 20 or (min(trips) > 2 * delay + 0.05 and len(trips) < 500):
             begun = time.monotonic()
             peer.send(b"x")
             peer.recv(1)
@@ -156,5 +176,4 @@ def test_a_frame_takes_as_long_as_its_network_is_told(delay):
 
     trip = cluster.run(work).results[1]
     assert 2 * delay <= trip < 2 * delay + 0.05
-    for one in cluster.run(lambda worker: received(cluster, worker, 0, 0.7)).results:
-        assert 0.3 * rate < 8 * one < 1.1 * rate
+    check_rate(cluster, 0, rate)

