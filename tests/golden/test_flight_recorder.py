@@ -187,6 +187,28 @@ def test_nothing_of_a_pickle_is_run(tmp_path, monkeypatch, protocol, inside):
     assert not (tmp_path / "pwned").exists()
 
 
+def bombs():
+    """Small files that hold trees without an end."""
+    twice = b"".join(b"q%c0(h%ch%ct" % (i, i, i) for i in range(60))
+    yield b"\x80\x02K\x01" + twice + b"."  # a tuple of twice a tuple of ...
+    yield b"\x80\x02}K\x01" + twice + b"K\x02s."  # as a key, which is hashed
+    yield b"\x80\x02}(K\x01" + twice + b"K\x02u."
+    yield b"\x80\x02]q\x00h\x00a."  # a list that holds itself
+    yield b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s."
+
+
+@pytest.mark.parametrize("data", [*bombs()])
+def test_a_tree_without_an_end_is_refused_at_once(data):
+    with pytest.raises(InputError, match="is not run"):
+        load_plain(data, source="x")
+
+
+def test_a_list_may_be_named_twice():
+    frames = [{"name": "forward", "line": 3}]
+    tree = {"entries": [{"frames": frames}, {"frames": frames}] * 1000}
+    assert load_plain(pickle.dumps(tree, protocol=2), source="x") == tree
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -212,6 +234,8 @@ def test_what_is_no_whole_pickle_is_one_message(data):
         ({"pg_config": 3, "entries": [{}]}, "not as torch writes"),
         ({"pg_config": {}, "entries": [entry("all_reduce", 1, elements=-5)]}, "not as torch"),
         ({"pg_config": {}, "entries": [entry("all_reduce", 1, elements=1 << 70)]}, "not as torch"),
+        ({"pg_config": {}, "entries": [entry("x", 1) | {"profiling_name": []}]}, "not as torch"),
+        ({"pg_config": {}, "entries": [entry("x", 1) | {"process_group": [[]]}]}, "not as torch"),
     ],
 )
 def test_entries_that_cannot_be_are_one_message(tmp_path, allrail_cli, tree, told):

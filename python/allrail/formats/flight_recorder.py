@@ -193,14 +193,16 @@ def _read(path: Path) -> Dump:
 
 
 def _call(entry: Mapping[str, Any]) -> Call:
-    _, _, name = str(entry["profiling_name"]).partition(":")
+    _, _, name = _text(entry["profiling_name"]).partition(":")
     message = bool(entry.get("is_p2p", False))
     duration = entry.get("duration_ms")
-    dtypes = [str(one) for one in (*entry.get("input_dtypes", ()), *entry.get("output_dtypes", ()))]
+    dtypes = [
+        _text(one) for one in (*entry.get("input_dtypes", ()), *entry.get("output_dtypes", ()))
+    ]
     group = entry["process_group"]
     return Call(
-        group=str(group[0] if isinstance(group, (list, tuple)) else group),
-        name=(name or str(entry["profiling_name"])).lstrip("_"),
+        group=_text(group[0] if isinstance(group, (list, tuple)) else group),
+        name=(name or entry["profiling_name"]).lstrip("_"),
         sequence=int(entry["p2p_seq_id" if message else "collective_seq_id"]),
         message=message,
         inputs=tuple(_elements(entry.get("input_sizes", ()))),
@@ -210,6 +212,13 @@ def _call(entry: Mapping[str, Any]) -> Call:
         duration_us=None if duration is None else 1e3 * float(duration),
         completed=entry.get("state") == "completed" or bool(entry.get("retired")),
     )
+
+
+def _text(value: Any) -> str:
+    """A name; a number counts as one."""
+    if not isinstance(value, str | int):
+        raise TypeError(value)
+    return str(value)
 
 
 def _elements(sizes: Sequence[Sequence[int]]) -> Iterator[int]:

@@ -4,6 +4,10 @@ A pickle is a program, and `pickle.load` runs it: whoever reads a stranger's fil
 their code. Here only the instructions are known that build numbers, texts, lists, tuples and
 dicts; a file with any other is refused where it comes. (Lists that C++ writes may name a function
 of torch that builds them, which is answered with the list itself.)
+
+A pickle may name one list many times, so a small file may hold a tree that nobody can walk through,
+or one that holds itself. Both are refused, and so is a key that is no number or text: hashing a
+tuple of tuples takes as long as walking through it.
 """
 
 from __future__ import annotations
@@ -49,15 +53,31 @@ def _same(items: Any) -> Any:
     return items
 
 
+_MOST = 1 << 26
+"""Values of a tree, those that are named several times counted each time."""
+_TREES = (list, tuple, dict)
+
+
 class _Plain(_Unpickler):  # type: ignore[misc]
     dispatch = {  # noqa: RUF012, as its base has it
         code: run for code, run in _Unpickler.dispatch.items() if _NAMES[chr(code)] in _PLAIN
     }
 
+    def _check_key_of_one(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        self.load_setitem()
+
+    def _check_keys_of_many(self) -> None:
+        _check_keys(self.stack[::2])
+        self.load_setitems()
+
+    dispatch[pickle.SETITEM[0]] = _check_key_of_one
+    dispatch[pickle.SETITEMS[0]] = _check_keys_of_many
+
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle" and name in _BUILDERS:
             return _same
-        raise _RefusedError(f"{module}.{name}")
+        raise _RefusedError(f"the name `{module}.{name}`")
 
 
 def load_plain(data: bytes, *, source: str) -> Any:
@@ -71,9 +91,9 @@ def load_plain(data: bytes, *, source: str) -> Any:
         InputError: It is no whole pickle, or holds more than plain data.
     """
     try:
-        return _Plain(io.BytesIO(data)).load()
+        return _of_a_size(_Plain(io.BytesIO(data)).load())
     except _RefusedError as refused:
-        raise _strange(f"it names `{refused}`", source) from None
+        raise _strange(f"it has {refused}", source) from None
     except KeyError as error:
         code = error.args[0]
         # Of instructions, or of what was never remembered.
@@ -84,6 +104,37 @@ def load_plain(data: bytes, *, source: str) -> Any:
         raise _broken(source) from None
     except _BROKEN:
         raise _broken(source) from None
+
+
+def _check_keys(keys: list[Any]) -> None:
+    for key in keys:
+        if isinstance(key, _TREES):
+            raise _RefusedError("a list or a dict as a key")
+
+
+def _of_a_size(tree: Any) -> Any:
+    """The tree; refused where it holds itself, or has more than `_MOST` values on a walk."""
+    sizes: dict[int, int] = {}
+    above: set[int] = set()
+    left = [(tree, False)]
+    while left:
+        one, counted = left.pop()
+        if not isinstance(one, _TREES) or (id(one) in sizes and not counted):
+            continue
+        inner = list(one.values()) if isinstance(one, dict) else one
+        if counted:
+            above.discard(id(one))
+            sizes[id(one)] = 1 + sum(sizes.get(id(value), 1) for value in inner)
+            if sizes[id(one)] > _MOST:
+                raise _RefusedError("a tree without an end")
+            continue
+        if id(one) in above:
+            raise _RefusedError("a list that holds itself")
+        above.add(id(one))
+        left.append((one, True))
+        nested = {id(value): value for value in inner if isinstance(value, _TREES)}
+        left.extend((value, False) for value in nested.values())
+    return tree
 
 
 def _strange(why: str, source: str) -> InputError:
