@@ -39,6 +39,7 @@ _JAX = (
     "traces of PyTorch are read; of a JAX job, describe the model in a scenario (`allrail schema`)"
 )
 _NSIGHT = "it is an export of Nsight Systems, whose kernels say no sizes of communication"
+_ROCPROF = "it is output of AMD's rocprof, whose kernels say no sizes of communication"
 _KNOWN = (
     _Lookalike(
         (".json",),
@@ -48,7 +49,7 @@ _KNOWN = (
     ),
     _Lookalike(
         _JSON,
-        rb'"hlo_op"|"hlo_module"|"/device:(?:GPU|TPU)',
+        rb'"hlo_op"|"hlo_module"|"/device:[A-Z]+|"/host:(?:CPU|metadata)"',
         "it is a trace of XLA's profiler (JAX, TensorFlow), which holds no sizes of communication",
         _JAX,
     ),
@@ -61,7 +62,16 @@ _KNOWN = (
         "it is a report of NVIDIA's Nsight, which only Nsight reads",
         _PROFILE,
     ),
-    _Lookalike((".sqlite", ".db"), rb"CUPTI_ACTIVITY|NVTX_EVENTS|^SQLite", _NSIGHT, _PROFILE),
+    _Lookalike((".sqlite", ".db"), rb"CUPTI_ACTIVITY|NVTX_EVENTS", _NSIGHT, _PROFILE),
+    _Lookalike((".sqlite", ".db"), rb"rocpd_", _ROCPROF, _PROFILE),
+    _Lookalike(
+        (".sqlite", ".db"),
+        rb"^SQLite",
+        "it is a database, such as Nsight Systems and rocprof write, and says no sizes of"
+        " communication",
+        _PROFILE,
+    ),
+    _Lookalike(_JSON, rb'"rocprofiler-sdk-tool"', _ROCPROF, _PROFILE),
     _Lookalike(
         _JSON,
         rb'"(?:CudaEvent|NvtxEvent|TraceProcessEvent|ProcessEvent|ThreadNames)"|CUPTI_ACTIVITY_KIND|NVTX_EVENTS',
