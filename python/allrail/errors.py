@@ -65,7 +65,7 @@ class InputError(AllrailError, ValueError):
     @property
     def message(self) -> str:
         """The message without its hint; what others wrote in it moves no terminal."""
-        place = self.source
+        place = "stdin" if self.source == "-" else self.source
         if self.index is not None:
             place = f"scenario {self.index}" + (f" ({place})" if place else "")
         if self.line is not None:

@@ -18,6 +18,7 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
 from allrail.scenario import Fabric, GraphFabric, load_any_fabric
+from allrail.stdin import STDIN
 
 PRICES = Path(__file__).parent / "presets" / "prices"
 _FOR_PEOPLE = ("schema_version", "name", "about", "sources")
@@ -146,7 +147,7 @@ def read_prices(prices: str | os.PathLike[str] | None = None) -> dict[str, float
 
     name = os.fspath("hammingmesh" if prices is None else prices)
     path = PRICES / f"{name}.yaml" if name in price_names() else Path(name)
-    if path.parent != PRICES and path.suffix not in (".yaml", ".yml", ".json"):
+    if path.parent != PRICES and path != STDIN and path.suffix not in (".yaml", ".yml", ".json"):
         raise InputError(
             "there are no such prices",
             hint=did_you_mean(name, price_names(), others="the presets are"),
@@ -204,7 +205,7 @@ def infragraph(fabric: GraphLike) -> str:
     Raises:
         InputError: It is no graph fabric, or has more than 65,536 NPUs.
     """
-    from allrail.scenario.infragraph import write
+    from allrail.scenario.infragraph_writer import write
 
     graph = graph_fabric(fabric)
     links: dict[str, Any] = graph.ask(lambda text, _: _core.graph_links(text))

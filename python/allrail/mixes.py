@@ -16,6 +16,7 @@ from typing import Any
 
 from allrail.errors import InputError, did_you_mean, show
 from allrail.scenario.places import Places, show_path
+from allrail.stdin import STDIN
 
 MIXES = Path(__file__).parent / "presets" / "mixes"
 _FOR_PEOPLE = ("schema_version", "name", "about", "licence", "sources", "unit")
@@ -79,9 +80,9 @@ def read_mix(mix: MixLike) -> Mix:
     if name in mix_names():
         return _yaml_mix(MIXES / f"{name}.yaml")
     path = Path(name)
-    if path.suffix == ".csv":
+    if path.suffix == ".csv" or (path == STDIN and _has_columns(path)):
         return _csv_mix(path)
-    if path.suffix in (".yaml", ".yml", ".json"):
+    if path == STDIN or path.suffix in (".yaml", ".yml", ".json"):
         return _yaml_mix(path)
     raise InputError(
         "there is no such mix",
@@ -199,6 +200,15 @@ def read_csv(path: Path, names: tuple[str, ...]) -> tuple[list[list[str]], list[
             str(error), hint="save it as CSV", source=str(path), line=reader.line_num
         ) from None
     return rows, lines
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether a file without an ending is CSV: its first line has a comma, and no key."""
+    from allrail.scenario.text import read_bytes
+
+    lines = (line.strip() for line in read_bytes(path).splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return "," in first and ":" not in first
 
 
 def _csv_mix(path: Path) -> Mix:

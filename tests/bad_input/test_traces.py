@@ -75,7 +75,7 @@ def kineto(rank: int, world: int, events: list[dict[str, object]]) -> str:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A Chakra trace of four ranks."""
-    from allrail.formats.traces import export_chakra
+    from allrail.formats.chakra_export import export_chakra
     from allrail.scenario import load_scenario
 
     folder = tmp_path_factory.mktemp("trace")
@@ -297,7 +297,11 @@ def test_a_mistake_is_one_message(folder, allrail_cli, name):
         ("jax.json", '{"traceEvents": [{"args": {"name": "/device:GPU:0"}}]}', "JAX"),
         ("host.xplane.pb", "", "JAX"),
         ("run.nsys-rep", "", "Nsight"),
+        ("jax.json", '{"traceEvents": [{"args": {"name": "/host:CPU"}}]}', "JAX"),
         ("run.sqlite", "SQLite format 3", "Nsight"),
+        ("run.sqlite", "SQLite format 3 CREATE TABLE NVTX_EVENTS", "Nsight Systems, whose"),
+        ("1_results.db", "SQLite format 3 CREATE TABLE rocpd_string", "AMD's rocprof"),
+        ("1_results.json", '{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "AMD's rocprof"),
         ("run.json", '{"data": []}\n{"Type": 80, "CudaEvent": {"streamId": 7}}', "Nsight"),
         ("run.jsonl", '{"table": "CUPTI_ACTIVITY_KIND_KERNEL"}', "Nsight"),
         ("plan.json", '{"name": "a", "gpus": [{"id": 0, "input_chunks": 16}]}', "MSCCL++"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import os
 import re
 import signal
@@ -130,34 +129,6 @@ class TestHelp:
             check=False,
         )
         assert "plain,simulate" in done.stdout
-
-
-class TestStdin:
-    @pytest.mark.parametrize("verb", ["simulate", "compare", "plan"])
-    def test_a_scenario_comes_from_there(self, allrail_cli, tmp_path, monkeypatch, verb):
-        from allrail.scenario import text
-
-        (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))
-        file = allrail_cli(verb, str(tmp_path / "scenario.yaml"))
-        given_text = io.TextIOWrapper(io.BytesIO((tmp_path / "scenario.yaml").read_bytes()))
-        monkeypatch.setattr(sys, "stdin", given_text)
-        text._stdin.cache_clear()
-        piped = allrail_cli(verb, "-")
-        text._stdin.cache_clear()
-        assert piped.status == 0, piped.stderr
-        assert piped.stdout == file.stdout
-
-    def test_a_mistake_in_it_has_its_line(self, allrail_cli, monkeypatch):
-        from allrail.scenario import text
-
-        monkeypatch.setattr(
-            sys, "stdin", io.TextIOWrapper(io.BytesIO(b"schema_version: 1\nfab: 1\n"))
-        )
-        text._stdin.cache_clear()
-        told = allrail_cli("simulate", "-")
-        text._stdin.cache_clear()
-        assert told.status == 2
-        assert "stdin:2" in told.stderr
 
 
 LONG = {

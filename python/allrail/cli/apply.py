@@ -8,17 +8,15 @@ import click
 
 from allrail.cli import options
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("file", type=_FILE)
+@click.argument("file", type=options.Input())
 @options.sets
 @click.option(
     "--out",
     "folder",
     required=True,
-    type=_FILE,
+    type=options.Output(),
     callback=options.writable,
     metavar="DIR",
     help="Write here.",

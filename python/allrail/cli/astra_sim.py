@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.cli.options import Input
 from allrail.errors import InputError
 
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
     from allrail.formats.astra_sim.printed import Printed
 
-_FILE = click.Path(path_type=Path)
 TABLE = "astra_sim.csv"
 """The file of ASTRA-sim's columns in a folder of results."""
 
@@ -22,35 +22,35 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--network",
         "--network-configuration",
-        type=_FILE,
+        type=Input(),
         metavar="N",
         help="ASTRA-sim's network (.json, .yml).",
     ),
     click.option(
         "--system",
         "--system-configuration",
-        type=_FILE,
+        type=Input(),
         metavar="S",
         help="ASTRA-sim's system (.txt, .json).",
     ),
     click.option(
         "--workload",
         "--workload-configuration",
-        type=_FILE,
+        type=Input(),
         metavar="W",
         help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
     ),
     click.option(
         "--comm-group",
         "--comm-group-configuration",
-        type=_FILE,
+        type=Input(spooled=True),
         metavar="G",
         help="The process groups of its trace.",
     ),
     click.option(
         "--remote-memory",
         "--remote-memory-configuration",
-        type=_FILE,
+        type=Input(),
         metavar="R",
         help="Its remote memory, which is not modelled: a warning says so where there is one.",
     ),

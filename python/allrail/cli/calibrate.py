@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from allrail.calibrate.live import Measured
     from allrail.calibrate.network import Calibrated
 
-_FILE = click.Path(path_type=Path)
 _TABLES = 16
 _out = click.option(
     "-o",
     "--out",
-    type=_FILE,
+    type=options.Output(),
     callback=options.writable_file,
     metavar="FABRIC",
     help="Write the fabric here.",
@@ -33,7 +32,7 @@ def command() -> None:
 
 
 @command.command("network")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.Input())
 @_out
 @click.option("--collective", help="Of several in a file, this one: all_reduce, all_gather, ...")
 @click.option(
@@ -202,7 +201,7 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
 @click.option(
     "-o",
     "--out",
-    type=_FILE,
+    type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
     help="Write the device's file here.",

@@ -53,7 +53,7 @@ def _axis(name: str, about: str) -> click.Option:
         _axis("coordination", "Of a workload: how ranks agree."),
     ]
 )
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, type=options.Input())
 @click.option(
     "--each", multiple=True, metavar="PATH=A,B,...", help="Values to go through at any path."
 )
@@ -95,7 +95,9 @@ def command(
     from allrail.cli import folders, output
     from allrail.scenario import load_scenario
 
-    short: dict[str, tuple[str, ...]] = {name: others.pop(name) for name in SHORT}
+    # In the order in which they were given: so axes are varied.
+    given = [name for name in others if name in SHORT]
+    short: dict[str, tuple[str, ...]] = {name: others.pop(name) for name in given}
     foreign = astra.given({**others, "run": run})
     if astra_sim:
         _refuse_axes(short, each=each, sets=sets, timeline=timeline)

@@ -11,10 +11,10 @@ from allrail.results.units import show_number
 
 
 @click.command()
-@click.argument("fabrics", metavar="FABRIC...", nargs=-1, required=True)
+@click.argument("fabrics", metavar="FABRIC...", nargs=-1, required=True, type=options.Named())
 @click.option(
     "--prices",
-    type=click.Path(path_type=Path),
+    type=options.Input(),
     metavar="FILE",
     help="US dollars for `switch`, `aoc`, `dac`, `pcb`; `hammingmesh` if left out.",
 )

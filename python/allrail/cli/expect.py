@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from allrail.calibrate.table import Table
     from allrail.scenario.fabric import Fabric
 
-_FILE = click.Path(path_type=Path)
 _SIZES = tuple(1 << power for power in range(10, 34, 2))
 
 
 @click.command()
-@click.argument("fabric", metavar="FABRIC", required=False)
-@click.option("--measured", type=_FILE, metavar="FILE", help="Output of nccl-tests or similar.")
+@click.argument("fabric", metavar="FABRIC", required=False, type=options.Named())
+@click.option(
+    "--measured", type=options.Input(), metavar="FILE", help="Output of nccl-tests or similar."
+)
 @click.option("--collective", help="all_reduce if neither this nor FILE says.")
 @click.option(
     "--ranks",

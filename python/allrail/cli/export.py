@@ -10,15 +10,15 @@ import click
 from allrail.cli import options
 
 if TYPE_CHECKING:
-    from allrail.formats.traces import Ranks
-
-_FILE = click.Path(path_type=Path)
+    from allrail.formats.chakra_export import Ranks
 
 
 @click.command()
-@click.argument("file", type=_FILE)
+@click.argument("file", type=options.Input())
 @options.sets
-@click.option("--chakra", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.option(
+    "--chakra", "folder", required=True, type=options.Output(), metavar="DIR", help="Write here."
+)
 @click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
 @click.option(
     "--ranks",
@@ -51,10 +51,11 @@ def command(
       allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out8
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.formats.traces import export_chakra
+    from allrail.formats.chakra_export import export_chakra
     from allrail.scenario import load_scenario
+    from allrail.stdin import stem
 
-    name = file.stem if name is None else name
+    name = stem(file) if name is None else name
     told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name, ranks=ranks)
     if as_json:
         output.print_json({"folder": str(folder), "name": name} | told)

@@ -55,18 +55,18 @@ def list_fabrics(*, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="FABRIC")
+@click.argument("name", metavar="FABRIC", type=options.Named())
 @options.as_json
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print its file, to start one of your own.")
 @click.option(
     "--picture",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     metavar="FILE",
     help="Draw one plane of its switches and cables into this SVG file.",
 )
 @click.option(
     "--infragraph",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     metavar="FILE",
     help="Write one plane of its nodes and cables as InfraGraph YAML.",
 )
@@ -136,7 +136,7 @@ def show_fabric(
 
 
 @command.command("advise")
-@click.argument("name", metavar="FABRIC")
+@click.argument("name", metavar="FABRIC", type=options.Named())
 @options.as_json
 def advise_fabric(*, name: str, as_json: bool) -> None:
     """Say which dimensions have too much or too little bandwidth for one another.

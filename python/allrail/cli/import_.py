@@ -9,15 +9,22 @@ import click
 
 from allrail.cli import options
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
-@click.option("-o", "--out", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.argument(
+    "files", nargs=-1, required=True, type=options.Input(spooled=True), metavar="FILE..."
+)
+@click.option(
+    "-o", "--out", "folder", required=True, type=options.Output(), metavar="DIR", help="Write here."
+)
 @click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
 @click.option("--step", type=int, metavar="N", help="Of a Kineto trace, only ProfilerStep#N.")
-@click.option("--groups", type=_FILE, metavar="JSON", help="A Chakra trace's comm_group.json.")
+@click.option(
+    "--groups",
+    type=options.Input(spooled=True),
+    metavar="JSON",
+    help="A Chakra trace's comm_group.json.",
+)
 @click.option(
     "--npus",
     type=int,

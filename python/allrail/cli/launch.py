@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+
+from allrail.cli import options
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -29,6 +33,7 @@ import click
 )
 @click.option(
     "--token-file",
+    type=options.Input(),
     metavar="FILE",
     help="What hosts of the job know each other by; else ALLRAIL_STORE_TOKEN has it.",
 )
@@ -41,7 +46,7 @@ def command(
     nodes: int,
     node_rank: int | None,
     rendezvous: str | None,
-    token_file: str | None,
+    token_file: Path | None,
     words: tuple[str, ...],
 ) -> None:
     """Run CMD as N processes on this host, which find each other by `allrail.Communicator`.

@@ -223,6 +223,7 @@ def _scenario(
     all_of_them = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count or all_of_them)
     tree["workload"]["model"] = job.model["name"]
+    _write_out_stdin(tree)
     tree = overridden(tree, job.sets)
     if folder is not None:
         workload = tree["workload"]
@@ -231,6 +232,23 @@ def _scenario(
             if isinstance(parent[key], str):
                 parent[key] = _seen_from(folder, parent[key])
     return tree
+
+
+def _write_out_stdin(tree: dict[str, Any]) -> None:
+    """Put what came from stdin in place of its name: nobody who reads the scenario later has it."""
+    from allrail.scenario.devices import load_device
+    from allrail.scenario.models import load_model
+    from allrail.scenario.presets import read_fabric
+    from allrail.stdin import STDIN
+
+    piped = str(STDIN)
+    workload = tree["workload"]
+    if workload["model"] == piped:
+        workload["model"] = load_model(piped)
+    if tree["fabric"] == piped:
+        tree["fabric"] = read_fabric(piped)[0]
+    if workload["compute"]["device"] == piped:
+        workload["compute"] = {**workload["compute"], "device": load_device(piped)}
 
 
 def _seen_from(folder: Path, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import click
 
+from allrail import stdin
 from allrail.cli.group import Group
 from allrail.cli.interrupt import ended_by_ctrl_c
 from allrail.cli.verbs import SECTIONS, VERBS
@@ -156,7 +157,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         with ended_by_ctrl_c():
             status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
     except AllrailError as error:
-        _fail(str(error))
+        _fail(stdin.told(str(error)))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         status = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -14,6 +15,45 @@ MOST_SLICES = 300_000
 """Of all timelines of a folder: as many as a page draws (`allrail.report.timeline.MOST_SPANS`)."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Input(click.Path):
+    """A file that a command reads; `-` is stdin.
+
+    Args:
+        spooled: Whether its reader takes files alone, and goes by the endings of their names: it
+            gets a temporary file with what stdin holds.
+    """
+
+    def __init__(self, *, spooled: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._spooled = spooled
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path, or what stands for stdin."""
+        from allrail import stdin
+
+        if self._spooled and str(value) == str(stdin.STDIN):
+            return stdin.spooled()
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
+
+
+class Named(click.types.StringParamType):
+    """A preset's name, or a file that a command reads; `-` is stdin."""
+
+
+class Folder(click.Path):
+    """A folder that a command reads."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+
+class Output(click.Path):
+    """A file or a folder that a command writes."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
 
 
 def sets(command: F) -> F:
@@ -59,7 +99,7 @@ def out(command: F) -> F:
     """`--out DIR`."""
     return click.option(
         "--out",
-        type=click.Path(path_type=Path),
+        type=Output(),
         callback=writable_results,
         metavar="DIR",
         help="Write result, tables, pictures, trace and report into this folder.",
@@ -70,7 +110,7 @@ def report(command: F) -> F:
     """`--report DIR`, of verbs whose `--out` is a file, or that have none."""
     return click.option(
         "--report",
-        type=click.Path(path_type=Path),
+        type=Output(),
         callback=writable_results,
         metavar="DIR",
         help="Write result, table and report into this folder.",
@@ -139,15 +179,23 @@ def of_model(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
-    click.option("--model", help="Instead of FILE: a preset, a config.json or a file."),
-    click.option("--fabric", help="With --model: on this network, a preset or a file."),
+    click.option(
+        "--model", type=Named(), help="Instead of FILE: a preset, a config.json or a file."
+    ),
+    click.option(
+        "--fabric", type=Named(), help="With --model: on this network, a preset or a file."
+    ),
     click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it."),
     click.option(
         "--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out."
     ),
     click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own."),
     click.option(
-        "--device", default="h100", show_default=True, help="With --model: what computes."
+        "--device",
+        type=Named(),
+        default="h100",
+        show_default=True,
+        help="With --model: what computes.",
     ),
     click.option(
         "--precision",
@@ -237,7 +285,7 @@ def plugin(command: F) -> F:
         is_eager=True,
         expose_value=False,
         callback=_load_plugins,
-        type=click.Path(path_type=Path),
+        type=Input(),
         metavar="FILE",
         help="Run this Python file, whose chunk schedulers `schedule.policy` may then name.",
     )(command)

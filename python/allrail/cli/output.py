@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 import click
 
+from allrail import stdin
 from allrail.foreign import in_json, printable
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def note(text: str) -> None:
     Args:
         text: The remark.
     """
-    click.echo(f"# {printable(text)}")
+    click.echo(f"# {printable(stdin.told(text))}")
 
 
 def print_json(tree: object) -> None:
@@ -194,7 +195,7 @@ def warn(text: str) -> None:
     Args:
         text: What to be careful about.
     """
-    click.echo(f"warning: {printable(text)}", err=True)
+    click.echo(f"warning: {printable(stdin.told(text))}", err=True)
 
 
 def styled(stream: TextIO) -> bool:

@@ -29,8 +29,19 @@ _OPTIONS = {
 
 
 @click.command()
-@click.option("--fabric", required=True, help="A HammingMesh, torus or fat tree: preset or file.")
-@click.option("--mix", default="alibaba-2020", show_default=True, help="Job sizes: preset or file.")
+@click.option(
+    "--fabric",
+    type=options.Named(),
+    required=True,
+    help="A HammingMesh, torus or fat tree: preset or file.",
+)
+@click.option(
+    "--mix",
+    type=options.Named(),
+    default="alibaba-2020",
+    show_default=True,
+    help="Job sizes: preset or file.",
+)
 @click.option("--unit", help="What a size counts: `boards` (default) or `npus`.")
 @click.option("--count", type=int, help="How many mixes: 1000, or 1 with --run.")
 @click.option("--sort", is_flag=True, help="The largest job first.")
@@ -48,7 +59,7 @@ _OPTIONS = {
 @click.option("--seed", type=int, default=0, help="Of mixes and failures.")
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=options.Input(),
     metavar="FILE",
     help="Run a queue instead: `arrive,duration,size` lines.",
 )

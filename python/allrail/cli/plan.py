@@ -25,13 +25,13 @@ _LETTERS = {
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=options.Input(), required=False)
 @options.sets
 @options.plugin
 @click.option("--json", "as_json", is_flag=True, help="Print the plan itself, or all layouts.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     callback=options.writable_file,
     metavar="PATH",
     help="Write the plan to this file; of --model, the recommended layout's scenario.",
@@ -65,7 +65,7 @@ _LETTERS = {
 )
 @click.option(
     "--score",
-    type=click.Path(path_type=Path),
+    type=options.Input(),
     metavar="FILE",
     help="Also simulate this layout, a scenario or keys of `parallelism`; say why it loses.",
 )

@@ -10,10 +10,10 @@ from allrail.cli import options
 
 
 @click.command()
-@click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("path", metavar="DIR", type=options.Folder())
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
     help="Write the page here; `report.html` beside the results if left out.",

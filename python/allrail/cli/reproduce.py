@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Every publication, and one page of all.")
 @click.option(
     "--reference",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     metavar="DIR",
     help="With --all: a folder with `astra-sim/expected.json` and `training_runs.csv`;"
     " $ALLRAIL_REFERENCE if left out.",
@@ -108,7 +108,7 @@ def themis(
 @command.command("astra-sim")
 @click.option(
     "--reference",
-    type=click.Path(path_type=Path),
+    type=options.Folder(),
     metavar="DIR",
     help="A folder with `expected.json` and its files; $ALLRAIL_REFERENCE/astra-sim if left out.",
 )
@@ -248,13 +248,13 @@ def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None
 @click.option(
     "--table",
     "path",
-    type=click.Path(path_type=Path),
+    type=options.Input(),
     metavar="FILE",
     help="A CSV file of measured runs, one a line; a packaged example if left out.",
 )
 @click.option(
     "--ratios",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
     help="Write measured over predicted time of each run, what error lines are made of.",
@@ -300,7 +300,7 @@ def _write_ratios(file: Path | None, found: Runs) -> None:
 @click.option(
     "--table",
     "path",
-    type=click.Path(path_type=Path),
+    type=options.Input(),
     metavar="FILE",
     help="A CSV file as `reproduce runs` reads it; the packaged runs if left out.",
 )
@@ -321,7 +321,7 @@ def memory(*, path: Path | None, as_json: bool, out: Path | None) -> None:
 
 
 @command.command("verdicts")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=options.Folder())
 @options.as_json
 def verdicts(*, folder: Path, as_json: bool) -> None:
     """Verdicts of `allrail expect` beside those of users who posted their tables.

@@ -14,26 +14,28 @@ if TYPE_CHECKING:
     from allrail.require import Candidate, Required, Target
 
 _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s"
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("file", type=_FILE, required=False)
+@click.argument("file", type=options.Input(), required=False)
 @click.option("--throughput", required=True, metavar="TARGET", help="What is to be reached.")
 @options.sets
 @options.plugin
 @click.option(
     "--fabrics",
+    type=options.Named(),
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
     help="Try these presets or files.",
 )
-@click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
-@click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
+@click.option(
+    "--list", "folder", type=options.Folder(), metavar="DIR", help="Try every fabric file in DIR."
+)
+@click.option("--prices", type=options.Input(), metavar="FILE", help="As for `allrail cost`.")
 @click.option(
     "--out",
-    type=_FILE,
+    type=options.Output(),
     callback=options.writable,
     metavar="DIR",
     help="Write the curves as CSV and a picture.",

@@ -20,7 +20,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 @click.option(
     "--trace",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.Output(file_okay=False),
     metavar="DIR",
     required=True,
     help="Where ranks write what they record, and where `trace.json.gz` is put; all must see it.",

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from allrail.result import Result
     from allrail.scenario import Scenario
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("file", type=_FILE, required=False)
+@click.argument("file", type=options.Input(), required=False)
 @options.sets
 @options.plugin
 @click.option("--world", metavar="NAME", help="Short for `--set world=NAME`, such as `links`.")
-@click.option("--plan", type=_FILE, metavar="PLAN", help="Run this plan instead of planning.")
+@click.option(
+    "--plan", type=options.Input(), metavar="PLAN", help="Run this plan instead of planning."
+)
 @options.as_json
 @options.out
 @options.timeline
@@ -42,7 +42,10 @@ _FILE = click.Path(path_type=Path)
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @astra.files
 @click.option(
-    "--write-scenario", type=_FILE, metavar="FILE", help="Write the case as a scenario, too."
+    "--write-scenario",
+    type=options.Output(),
+    metavar="FILE",
+    help="Write the case as a scenario, too.",
 )
 def command(
     *,

@@ -32,10 +32,10 @@ _WORTH = (
 
 
 @click.command()
-@click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
+@click.argument("study", metavar="STUDY", type=options.Input())
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     callback=options.writable,
     metavar="DIR",
     help="Write table, pictures and report into this folder; named as the study if left out.",
@@ -62,7 +62,7 @@ def command(
     point that is wrong is a row with its error; the exit status is 1 then.
     """
     from allrail.cli import output
-    from allrail.scenario.text import STDIN
+    from allrail.stdin import STDIN
     from allrail.sweeps import sweep
 
     folder = out or Path("study" if study == STDIN else study.stem)

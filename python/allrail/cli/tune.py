@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", metavar="SCENARIO", type=click.Path(path_type=Path))
+@click.argument("file", metavar="SCENARIO", type=options.Input())
 @click.option(
     "--trials", type=int, default=12, show_default=True, metavar="N", help="How many simulations."
 )
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the search.")
 @click.option(
     "--study",
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     callback=options.writable_journal,
     metavar="FILE",
     help="Keep the trials in this file: the same command goes on, or further with more trials.",
@@ -90,10 +90,11 @@ def _searched(file: Path, sets: tuple[str, ...], tuned: Tuned) -> dict[str, Any]
     """What a report says of the scenario beside its trials."""
     from allrail.results.write import input_tree
     from allrail.scenario import load_scenario
+    from allrail.stdin import stem
 
     scenario = load_scenario(file, sets=sets)
     return {
-        "name": file.stem,
+        "name": stem(file),
         "knobs": [knob.path for knob in tuned.knobs],
         "sampler": tuned.sampler,
         "world": scenario.world,

@@ -12,22 +12,24 @@ from allrail.cli import options
 if TYPE_CHECKING:
     from allrail.verify import Verdict
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("run", metavar="RUN", type=_FILE)
+@click.argument("run", metavar="RUN", type=options.Input(spooled=True))
 @click.option(
     "-o",
     "--out",
     "fabric",
-    type=_FILE,
+    type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
     help="Write the fabric as it was measured, for the next prediction.",
 )
 @click.option(
-    "--fabric", "planned", metavar="F", help="Of a trace: the network, a preset or a file."
+    "--fabric",
+    "planned",
+    type=options.Named(),
+    metavar="F",
+    help="Of a trace: the network, a preset or a file.",
 )
 @click.option("--step", type=int, metavar="N", help="Of a trace, only ProfilerStep#N.")
 @click.option("--npus", type=int, metavar="N", help="Ranks of the job, where a trace does not say.")

@@ -26,7 +26,8 @@ from allrail.formats.plain_pickle import load_plain
 from allrail.manifest import note_source
 
 _LARGEST = 128 << 20
-_HEAD = 1 << 16
+HEAD = 1 << 16
+"""Bytes of a file that tell whether it is a dump."""
 _WIDTHS = {
     **dict.fromkeys(("ComplexDouble",), 16),
     **dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8),
@@ -112,7 +113,15 @@ def is_dump(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        return is_recorded(file.read(HEAD))
+
+
+def is_recorded(head: bytes) -> bool:
+    """Return whether a file is a dump, by its first bytes.
+
+    Args:
+        head: `HEAD` bytes of it, or all if there are fewer.
+    """
     if head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
         return b"pg_config" in head or b"nccl_version" in head
     named = head.lstrip()[:1] == b"{" and b'"traceEvents"' not in head

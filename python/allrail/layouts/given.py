@@ -18,6 +18,7 @@ from allrail.layouts.layout import Job, scenario_of
 from allrail.layouts.tools import DEFAULTS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
 from allrail.scenario.text import read_file
+from allrail.stdin import stem
 
 _AXES = ("tp", "cp", "ep", "pp", "dp", "op")
 
@@ -126,7 +127,7 @@ def read_given(path: Path, job: Job) -> Given:
             source=str(path),
             hint="change `micro_batch`, or --global-batch",
         )
-    return Given(path.stem, {**said, "dp": dp}, micro)
+    return Given(stem(path), {**said, "dp": dp}, micro)
 
 
 def _micro(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from allrail import stdin
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.environment import SHORTEST_TOKEN, TOKEN
 from allrail.runtime.store import Client, NotSetError, Server, host_and_port
@@ -66,7 +67,7 @@ def hosts_of(
     nodes: int,
     node_rank: int | None,
     rendezvous: str | None,
-    token_file: str | None,
+    token_file: Path | None,
     environment: Mapping[str, str] = os.environ,
 ) -> Hosts | None:
     """Return the hosts that options speak of; None for this one alone.
@@ -123,18 +124,21 @@ def hosts_of(
     return Hosts(nodes, node_rank, address, _token(token_file, environment))
 
 
-def _token(file: str | None, environment: Mapping[str, str]) -> str:
+def _token(file: Path | None, environment: Mapping[str, str]) -> str:
     field, token = TOKEN, environment.get(TOKEN, "")
     if file is not None:
         field = "--token-file"
         try:
-            with Path(file).open(encoding="ascii", errors="replace") as text:
-                token = text.read(_LONGEST_TOKEN).strip()
+            if file == stdin.STDIN:
+                token = stdin.read(_LONGEST_TOKEN).decode("ascii", "replace").strip()
+            else:
+                with file.open(encoding="ascii", errors="replace") as text:
+                    token = text.read(_LONGEST_TOKEN).strip()
         except OSError as error:
             raise InputError(
                 f"it cannot be read: {error.strerror or error}",
                 field=field,
-                value=file,
+                value=str(file),
                 hint="`openssl rand -hex 16 > job.token && chmod 600 job.token`, the same file on"
                 " every host",
             ) from None

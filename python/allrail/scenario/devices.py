@@ -6,6 +6,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.stdin import STDIN
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -23,7 +24,7 @@ def load_device(name: str, *, folder: FilePath | None = None) -> str | dict[str,
     from allrail.scenario.text import read_file
 
     path = (folder or FilePath()) / name
-    if path.suffix not in _SUFFIXES:
+    if path != STDIN and path.suffix not in _SUFFIXES:
         return name
     tree, _ = read_file(path)
     if not isinstance(tree, dict):

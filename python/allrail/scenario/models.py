@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
+from allrail import stdin
 from allrail.errors import InputError, did_you_mean
 from allrail.manifest import note_source, note_trace
 from allrail.scenario.devices import load_device
@@ -49,10 +50,10 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
     if "model_type" in tree or "architectures" in tree:
         path = _file_of(FilePath(name), folder or FilePath())
         above = path.parent.name if path.name == "config.json" else ""
-        title = path.stem if above in ("", "..") else above
+        title = stdin.stem(path) if above in ("", "..") else above
         return {"name": title, "hugging_face": tree}
     refuse_other(tree, places, wanted="model", source=name)
-    found = {"name": FilePath(name).stem, **_preset(tree, places)}
+    found = {"name": stdin.stem(FilePath(name)), **_preset(tree, places)}
     model = {**found.pop("model"), **found}
     _check_defaults(model, places)
     return model
@@ -190,7 +191,8 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
     else:
         within = folder or FilePath()
         path = within / _file_of(FilePath(name), within)
-    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
+    named = path == stdin.STDIN or path.suffix in _SUFFIXES
+    if path.parent != FOLDER and not named and not path.is_file():
         raise InputError(
             "there is no such model",
             hint=did_you_mean(name, model_names(), others="the presets are"),

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from allrail import stdin
 from allrail.arguments import KINDS, check
 from allrail.errors import InputError, did_you_mean
 from allrail.scenario.forms import refuse_other
@@ -96,7 +97,8 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     from allrail.scenario.text import read_file
 
     path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
-    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not os.path.isfile(path):  # noqa: PTH113, it raises nothing
+    named = path == stdin.STDIN or path.suffix in _SUFFIXES
+    if path.parent != FOLDER and not named and not os.path.isfile(path):  # noqa: PTH113, it raises nothing
         raise InputError(
             "there is no such preset",
             hint=did_you_mean(name, preset_names(), others="the presets are"),
@@ -112,7 +114,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
         )
     refuse_other(tree, places, wanted="fabric", source=str(path))
     tree = resolve(tree, places=places, folder=path.parent)
-    return {"name": path.stem, **tree}, places
+    return {"name": stdin.stem(path), **tree}, places
 
 
 def fabric_text(name: str) -> str:

@@ -11,18 +11,16 @@ import codecs
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
+from allrail import stdin
 from allrail.errors import InputError
 from allrail.manifest import note_source
 from allrail.scenario.places import Path, Place, Places, show_path
+from allrail.stdin import STDIN
 
-STDIN = FilePath("-")
-"""Stands for stdin, where a file is named."""
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
@@ -51,7 +49,7 @@ def read_file(path: FilePath) -> tuple[Any, Places]:
     Raises:
         InputError: The file cannot be read or is malformed.
     """
-    source = "stdin" if path == STDIN else str(path)
+    source = stdin.NAME if path == STDIN else str(path)
     return read_text(read_bytes(path), source=source, json_only=path.suffix == ".json")
 
 
@@ -73,15 +71,17 @@ def read_bytes(
     Raises:
         InputError: There is no such file, it is no text, or it is too large.
     """
-    source = str(path)
+    source = stdin.NAME if path == STDIN else str(path)
     if path != STDIN:
         note_source(path)
     try:
         if path == STDIN:
-            data, source = _stdin(most), "stdin"
+            data = stdin.read(most + 1)
         else:
             with path.open("rb") as file:
                 data = file.read(most + 1)
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError("there is no such file", source=source, hint=_near_files(path)) from None
     except (OSError, ValueError) as error:
@@ -99,18 +99,6 @@ def read_bytes(
         raise InputError(
             f"byte {error.start} is not UTF-8 text", source=source, hint="save it as UTF-8"
         ) from None
-
-
-@cache
-def _stdin(most: int) -> bytes:
-    """All of stdin: a command may read its file more than once."""
-    if sys.stdin.isatty():
-        raise InputError(
-            "it is a terminal, and nothing comes from there",
-            source="stdin",
-            hint="pipe the file in: `allrail simulate - < FILE`",
-        )
-    return sys.stdin.buffer.read(most + 1)
 
 
 def read_text(text: str, *, source: str, json_only: bool = False) -> tuple[Any, Places]:

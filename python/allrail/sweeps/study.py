@@ -27,7 +27,8 @@ from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fields import Count, OneOf
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places, parse_path
-from allrail.scenario.text import STDIN, read_file
+from allrail.scenario.text import read_file
+from allrail.stdin import STDIN
 from allrail.sweeps.axes import Axis, Range, axis_of, in_folder
 from allrail.sweeps.points import MOST, Points
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from allrail import stdin
 from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, nccom, others, param
 from allrail.calibrate.read.flight import read_flight
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
-from allrail.formats.flight_recorder import is_dump
+from allrail.formats.flight_recorder import HEAD, is_dump, is_recorded
 from allrail.scenario.text import read_bytes
 
 _LARGEST = 64 << 20
@@ -42,7 +43,9 @@ def read_tables(path: Path) -> list[Table]:
     Raises:
         InputError: It cannot be read, is of no form that is known, or says that it is wrong.
     """
-    source = str(path)
+    source = stdin.NAME if path == stdin.STDIN else str(path)
+    if path == stdin.STDIN and is_recorded(stdin.read(HEAD)):
+        path = stdin.spooled()
     if is_dump(path):
         return _possible(read_flight(path))
     text = read_bytes(path, most=_LARGEST, lossy=True, wanted="the output of nccl-tests")

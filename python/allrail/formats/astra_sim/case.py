@@ -38,6 +38,7 @@ from allrail.formats.astra_sim.remote_memory import read_remote_memory
 from allrail.formats.astra_sim.source import plain, times
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
 from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
+from allrail.stdin import stem
 
 LARGEST_CHUNKS = 1_000_000
 LARGEST_PASSES = 10_000
@@ -130,7 +131,7 @@ def read_case(
             hint="leave it out, and name an implementation such as `ring`",
         )
     file = read_workload(workload, notes=notes)
-    name = f"{net.name}-{Path(workload).stem}"
+    name = f"{net.name}-{stem(Path(workload))}"
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
         carried = _carried(sys, (work.kind,), world)
@@ -142,7 +143,7 @@ def read_case(
     carried = _carried(sys, training.kinds(file), world)
     scenario = _training(net, sys, file, carried, world == "links", notes) | {
         "workload": training.workload(
-            file, name=Path(workload).stem, num_passes=num_passes, **scales
+            file, name=stem(Path(workload)), num_passes=num_passes, **scales
         )
     }
     training.check_sizes(file, sys, comm_scale=comm_scale, npus=net.npus)

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from allrail.formats.astra_sim.source import Source
+from allrail.stdin import stem
 
 
 class Topology(Enum):
@@ -83,4 +84,4 @@ def fabric_name(path: str | Path) -> str:
     Args:
         path: The network file.
     """
-    return Path(path).stem or "network"
+    return stem(Path(path)) or "network"

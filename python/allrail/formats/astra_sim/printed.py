@@ -24,6 +24,7 @@ from pathlib import Path
 from allrail.errors import InputError, did_you_mean, show
 from allrail.formats.astra_sim.traces import is_prefix
 from allrail.scenario.text import read_bytes
+from allrail.stdin import suffix
 
 TOTAL, COMPUTE = "TotalTime(us)", "ComputeTime(us)"
 EXPOSED, SIZE = "ExposedCommunicationTime(us)", "TotalMessageSize(MB)"
@@ -121,9 +122,10 @@ def check_versions(printed: Sequence[Printed], inputs: Mapping[str, Path]) -> st
 
 
 def _version(path: Path) -> str | None:
-    if is_prefix(path) or path.suffix == ".json":
+    ending = suffix(path)
+    if is_prefix(path) or ending == ".json":
         return SECOND
-    return FIRST if path.suffix == ".txt" else None
+    return FIRST if ending == ".txt" else None
 
 
 def _csv(path: Path, text: str, run: str | None) -> Printed:

@@ -9,6 +9,7 @@ from allrail.formats.astra_sim.network_v1 import read_network_v1
 from allrail.formats.astra_sim.network_v2 import read_network_v2
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.source import Source, read_tree
+from allrail.stdin import STDIN, suffix
 
 
 def read_network(path: str | Path, *, notes: Notes) -> AstraNetwork:
@@ -32,7 +33,8 @@ def read_network(path: str | Path, *, notes: Notes) -> AstraNetwork:
             hint=analytical,
         )
     first = "topologies-per-dim" in tree
-    yaml = Path(path).suffix in {".yml", ".yaml"}
+    piped = Path(path) == STDIN and suffix(STDIN) != ".json"
+    yaml = piped or Path(path).suffix in {".yml", ".yaml"}
     if "npus_count" in tree or (not first and ("topology" in tree or yaml)):
         return read_network_v2(tree, source=source, notes=notes)
     return read_network_v1(tree, source=source, notes=notes)

@@ -21,6 +21,7 @@ from allrail.formats.astra_sim.source import (
     read_tree,
 )
 from allrail.scenario.places import Place
+from allrail.stdin import suffix
 
 IMPLEMENTATION_KEYS = {
     "all_reduce": "all-reduce-implementation",
@@ -151,7 +152,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
     Raises:
         InputError: Anything in it is wrong.
     """
-    is_second = Path(path).suffix == ".json"
+    is_second = suffix(Path(path)) == ".json"
     values, source = read_tree(path) if is_second else _read_text(path)
     for key, value in values.items():
         _check_key(key, value, values, source, notes)
