@@ -29,6 +29,9 @@ MESH, TORUS = "hammingmesh", "torus"
 SIZE = "64 MiB"
 """Of the all-reduce that a written job runs."""
 
+MAX_LISTED = 65_536
+"""Boards of a job whose coordinates are listed one by one."""
+
 _OWN = ("board", "planes", "switch_radix", "link", "board_link")
 """Keys of a HammingMesh that a job's own has, too; its trees have no taper."""
 
@@ -75,18 +78,23 @@ class PlacedJob:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """It as plain values: its shape, its rows and columns, and each board's coordinates."""
-        return {
+        """It as plain values: its shape, its rows and columns, and each board's coordinates.
+
+        Of a job of more than `MAX_LISTED` boards rows and columns say where these are.
+        """
+        told: dict[str, Any] = {
             "job": self.job,
             "asked": list(self.asked) if isinstance(self.asked, tuple) else self.asked,
             "shape": [len(self.rows), len(self.columns)],
             "rows": list(self.rows),
             "columns": list(self.columns),
-            "boards": [
+        }
+        if len(self.rows) * len(self.columns) <= MAX_LISTED:
+            told["boards"] = [
                 {"virtual": list(one.virtual), "physical": list(one.physical)}
                 for one in self.boards
-            ],
-        }
+            ]
+        return told
 
 
 def placed_jobs(told: Mapping[str, Any]) -> list[PlacedJob]:

@@ -9,7 +9,7 @@ import pytest
 
 import allrail
 from allrail.errors import InputError
-from allrail.placed import Whereabouts, placed_jobs
+from allrail.placed import PlacedJob, Whereabouts, placed_jobs
 from allrail.placement import place
 from allrail.scenario import GraphFabric
 
@@ -177,6 +177,13 @@ def test_out_has_tables_and_a_scenario_a_job(folder, allrail_cli):
     queue = ("--fabric", "mesh.yaml", "--mix", "shapes.csv", "--jobs", "4", "--out", "out")
     assert allrail_cli("place", *queue).status == 0
     assert not list((folder / "out").glob("jobs/*.yaml"))
+
+
+def test_the_boards_of_a_huge_job_are_its_rows_and_columns():
+    job = PlacedJob(0, 90_000, tuple(range(300)), tuple(range(300)))
+    told = job.to_dict()
+    assert "boards" not in told
+    assert (told["shape"], told["rows"][-1], told["columns"][-1]) == ([300, 300], 299, 299)
 
 
 def test_a_job_of_one_npu_is_no_scenario():
