@@ -246,7 +246,7 @@ def _dimensions(results: Mapping[str, Result]) -> Table:
             Cell(show_size(one.bytes_per_npu), one.bytes_per_npu),
             share(one.utilisation),
             share(one.busy_fraction),
-            share(None if lost is None else lost / result.time_us),
+            share(None if lost is None else lost / (result.time_us or 1.0)),
         ]
         for name, result in results.items()
         for one, lost in zip(

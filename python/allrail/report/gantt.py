@@ -127,7 +127,7 @@ def _draw(axes: Axes, result: Result, colours: Colormap, chunks: int, factor: fl
             )
         lost = idle.get(band, [])
         _starved(axes, lost, top, factor)
-        _edges(axes, dimension, top, length(lost) / result.time_us)
+        _edges(axes, dimension, top, length(lost) / (result.time_us or 1.0))
     axes.set_ylim(len(result.dimensions), 0)
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID, linewidth=0.5)
