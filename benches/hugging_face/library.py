@@ -63,6 +63,7 @@ def parameters(name: str, config: Any) -> int:
         text or model.get_decoder(),
         model.get_input_embeddings(),
         model.get_output_embeddings(),
+        named.get("projection_head"),  # before the words, of the whole of ModernVBERT
     ]
     found = {
         id(one): one.numel() for part in parts if part is not None for one in part.parameters()
