@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 
 import pytest
@@ -306,6 +307,18 @@ def test_rows_say_tools_memory_and_capacity(allrail_cli, folder):
     assert any(row.startswith("mine ") for row in rows)
     assert any("10 % stay free" in row for row in rows)
     assert any(row.startswith("# mine takes") for row in rows)
+
+
+def test_the_hint_for_more_npus_than_a_fabric_has_works_when_typed(allrail_cli):
+    asked = ["plan", "--model", "gpt2", "--fabric", "dgx2", "--npus", "512", "--for", "ddp"]
+    told = allrail_cli(*asked)
+    assert told.status == 2
+    [hint] = [line for line in told.stderr.splitlines() if line.startswith("hint:")]
+    said = shlex.split(hint.split("`")[3])
+    told = allrail_cli(*asked, *said, "--top", "1", "--schedules", "0")
+    assert told.status == 0, told.stderr
+    # What is known of the error is the last line.
+    assert told.stdout.splitlines()[-1].startswith("# error: ")
 
 
 def test_what_is_ended_shows_what_it_had(folder, allrail_cli, monkeypatch):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
     from allrail.layouts import Job
+    from allrail.scenario import Fabric, GraphFabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,17 @@ def job_of(
             "a model is laid out by --model, --fabric and --npus together, without FILE",
             hint=example,
         )
-    more = more or Asked()
+    settable, more = more is not None, more or Asked()
     _check_sets(more.sets)
-    dimensions = dimensions_of(_fabric_of(fabric, more.sets), counted=True)
+    loaded = _fabric_of(fabric, more.sets)
+    dimensions = dimensions_of(loaded, counted=True)
     if npus > dimensions.npus:
         raise InputError(
             "the fabric has fewer",
             source="--npus",
             value=str(npus),
-            hint=f"`{fabric}` has {dimensions.npus:,}",
+            hint=f"`{fabric}` has {dimensions.npus:,}"
+            + (_longer(loaded, npus) if settable else ""),
         )
     sizes = transformer_of(load_model(model, folder=Path()))
     if sizes is None:
@@ -121,6 +124,19 @@ def job_of(
         fixed=parse_fixed(more.fix),
         sets=more.sets,
     )
+
+
+def _longer(fabric: Fabric | GraphFabric, npus: int) -> str:
+    """How to have so many NPUs of it: a longer outermost dimension, where that divides them."""
+    from allrail.scenario import Fabric
+
+    if not isinstance(fabric, Fabric):
+        return ""
+    inner = fabric.npus // fabric.dimensions[-1].size
+    if npus % inner:
+        return ""
+    last = len(fabric.dimensions) - 1
+    return f"; `--set 'fabric.dimensions[{last}].size={npus // inner}'` makes it longer"
 
 
 _OWN = {

@@ -65,10 +65,10 @@ def rank(
     else:
         show(answer)
         tell(answer)
-        output.predicted(["dims"], calibrated=calibrated)
-        output.known(_scenario(job, answer.best, folder=None))
         if out is not None:
             output.note(f"the recommended one is in {out}: `allrail simulate {out}`")
+        output.predicted(["dims"], calibrated=calibrated)
+        output.known(_scenario(job, answer.best, folder=None))
     if answer.found.stopped in _ENDED:
         output.text(answer.found.stopped, err=True)
         raise SystemExit(_ENDED[answer.found.stopped])

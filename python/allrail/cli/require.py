@@ -88,10 +88,10 @@ def command(
     _show(found)
     if tried:
         _show_fabrics(tried, found.target)
-    output.predicted(["dims"], calibrated=found.calibrated)
-    output.known(scenario, sets=sets)
     if out is not None:
         output.note(f"written to {out}")
+    output.predicted(["dims"], calibrated=found.calibrated)
+    output.known(scenario, sets=sets)
 
 
 def _show(found: Required) -> None:
