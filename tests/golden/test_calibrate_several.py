@@ -14,7 +14,7 @@ from allrail import simulate
 from allrail.calibrate import library
 from allrail.calibrate.network import calibrate
 from allrail.calibrate.predict import default_us, predict_us, run
-from allrail.calibrate.ran import DEFAULT, NCCL, RINGS, TURNS, library_of
+from allrail.calibrate.ran import DEFAULT, NCCL, RING, RINGS, TURNS, library_of
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
@@ -215,6 +215,20 @@ def test_several_numbers_of_machines_tell_a_librarys_own_algorithms(tmp_path):
         for size in (1 << 15, 1 << 25, 1 << 31):
             real = library.time_us(name, part, [370e3, 22e3], [2.5, 9.0], size, between=1)
             assert made.predict_us(name, part, size) == pytest.approx(real, rel=0.1)
+
+
+def test_a_ring_over_all_ranks_is_written_as_rings_where_these_are_nearer():
+    made = calibrate([of_library(part, algorithms=("ring",)) for part in ((8, 1), (8, 2), (8, 8))])
+    assert made.ran == RING
+    dimensions = made.fabric["dimensions"]
+    assert all("fastest" in one for one in dimensions)
+    usual = [{key: one[key] for key in one if key != "fastest"} for one in dimensions]
+    off = [
+        abs(default_us("all_reduce", each.part, usual, row.bytes) / row.time_us - 1)
+        for each in made.judged
+        for row in each.table.rows
+    ]
+    assert sum(one <= made.rows_error for one in off) < 0.8 * len(off)
 
 
 @pytest.mark.parametrize("ran", [DEFAULT, RINGS])

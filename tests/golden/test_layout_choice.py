@@ -263,6 +263,18 @@ def test_a_budget_that_is_over_leaves_what_is_known():
     assert not search(job, every, top=1, budget=Budget(1e6)).stopped
 
 
+def test_a_part_of_a_budget_is_over_before_it(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    whole = Budget(20.0)
+    part = whole.first(0.5)
+    clock[0] = 11.0
+    assert part.used == pytest.approx(1.1)
+    assert whole.used == pytest.approx(0.55)
+    assert part.words == whole.words == "the time budget of 20 s is over"
+    assert Budget(None).first(0.5).used == 0
+
+
 def test_overrides_are_of_every_layout_and_of_what_is_written(folder, allrail_cli):
     sets = ["--set", "workload.optimizer=momentum", "--set", "workload.compute.memory=60 GB"]
     sets += ["--set", "fabric.dimensions[0].bandwidth=100 GB/s"]

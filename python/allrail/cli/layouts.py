@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from allrail.errors import InputError
     from allrail.layouts import Found, Job, Ranked
 
+_SEARCHED = 0.85
+"""Of a time budget: the rest is for the pessimistic network, and other schedules."""
 _KEPT = 2.0
 """Seconds between two writings of the best so far."""
 
@@ -92,7 +94,7 @@ def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
         top=asked.top,
         exhaustive=asked.exhaustive,
         progress=progress,
-        budget=budget,
+        budget=budget.first(_SEARCHED),
         watch=None if out is None else _Kept(job, out),
     )
     if not found.ranked:
@@ -119,10 +121,15 @@ def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
     best = answer.best
     first = [best, *(row.ranked for row in answer.shown if row.ranked is not best)]
     try:
-        ranked = [row.ranked for row in answer.shown]
+        others = first[1:]
         if answer.mine is not None and not isinstance(answer.mine, InputError):
-            ranked.append(answer.mine)
-        answer.network = pessimistic(trials, ranked, progress=budget.look)
+            others.append(answer.mine)
+        # What is recommended first: the time may end with it.
+        for some in ([best], others):
+            network = pessimistic(trials, some, progress=budget.look)
+            if network is not None and answer.network is not None:
+                network = replace(network, steps_s=answer.network.steps_s | network.steps_s)
+            answer.network = network
         for one in first[: asked.schedules]:
             answer.better.append(tuned(trials, one, progress=budget.look))
     except Stopped as why:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 
 
 class Stopped(Exception):  # noqa: N818, it is no mistake
@@ -14,7 +15,18 @@ class Budget:
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
+        self._share = 1.0
         self._started = time.monotonic()
+
+    def first(self, share: float) -> Budget:
+        """Return the first part of it, for work that more follows.
+
+        Args:
+            share: How much of it.
+        """
+        part = copy(self)
+        part._share = share * self._share
+        return part
 
     @property
     def limited(self) -> bool:
@@ -26,7 +38,7 @@ class Budget:
         """The part that is over; 0 without a limit."""
         if self._seconds is None:
             return 0.0
-        return (time.monotonic() - self._started) / max(self._seconds, 1e-9)
+        return (time.monotonic() - self._started) / max(self._share * self._seconds, 1e-9)
 
     @property
     def words(self) -> str:
