@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -227,15 +228,44 @@ def _judged(page: Path, commands: list[Command], printed: str) -> Iterator[str]:
         yield f"{where}:{command.line}: `{command.text}`: its shell had ended, or printed no end"
 
 
+def known() -> list[str]:
+    """Return the files that git knows, and those that it would."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True)  # noqa: S603
+    return [name for name in done.stdout.decode().split("\0") if name]
+
+
+def unpacked() -> list[str]:
+    """Return the files that are not left out by .gitignore, where there is no git."""
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    anchored = [line.strip("/") for line in lines if line.startswith("/")]
+    anywhere = [".git", *(line.strip("/") for line in lines if not line.startswith("/"))]
+
+    def is_kept(path: Path) -> bool:
+        at = path.relative_to(ROOT).as_posix()
+        return not (
+            any(fnmatch(at, one) for one in anchored)
+            or any(fnmatch(path.name, one) for one in anywhere)
+        )
+
+    found: list[str] = []
+    folders = [ROOT]
+    while folders:
+        for path in filter(is_kept, folders.pop().iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                folders.append(path)
+            elif path.is_file():
+                found.append(path.relative_to(ROOT).as_posix())
+    return sorted(found)
+
+
 def copy(to: Path) -> Path:
     """Copy what a clone has into a folder, with the environment of this one.
 
     Args:
         to: The folder, which is made.
     """
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True)  # noqa: S603
-    for name in filter(None, done.stdout.decode().split("\0")):
+    for name in known() if (ROOT / ".git").exists() and shutil.which("git") else unpacked():
         if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)

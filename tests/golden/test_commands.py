@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -31,6 +32,16 @@ commands = load()
 def tree(tmp_path_factory):
     """A copy of what a clone has."""
     return commands.copy(tmp_path_factory.mktemp("clone") / "allrail")
+
+
+def test_an_unpacked_archive_is_copied_as_a_clone_is():
+    """It has no git, and what was built in it meanwhile is no part of it."""
+    found = set(commands.unpacked())
+    assert {"Makefile", ".gitignore", "docs/commands.py", "crates/core/Cargo.toml"} <= found
+    assert not [name for name in found if name.startswith((".venv/", "target/", "out/"))]
+    assert not [name for name in found if name.endswith(".so") or "__pycache__" in name]
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        assert {name for name in commands.known() if (ROOT / name).is_file()} <= found
 
 
 LONG = {"first-plan"}
