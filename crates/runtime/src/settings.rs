@@ -403,7 +403,7 @@ pub(crate) mod tests {
         let ranks: u32 = sizes.iter().product();
         let text = serde_json::json!({
             "rank": rank, "ranks": ranks, "dimensions": dimensions,
-            "timeouts": {"connect": "5 s", "link": "10 s", "silent": "60 s", "heartbeat": "1 s"},
+            "timeouts": {"connect": "30 s", "link": "10 s", "silent": "60 s", "heartbeat": "1 s"},
         });
         Settings::from_json(&text.to_string()).expect("right settings")
     }

@@ -36,6 +36,10 @@ impl Kind {
     }
 }
 
+/// A start takes milliseconds, and more on a machine that is busy; a stranger has 5 s for its first words, so
+/// whatever waits for any of them takes longer.
+const WAITS_FOR_NONE: Duration = Duration::from_secs(4);
+
 struct Start {
     settings: Settings,
     listening: Listening,
@@ -120,8 +124,7 @@ fn strangers_neither_stop_nor_delay_a_start_and_cost_a_note() {
         for kinds in KINDS.iter().map(std::slice::from_ref).chain([KINDS.as_slice()]) {
             for count in [0, 70, 1000] {
                 let (took, notes) = start(count, kinds, change);
-                // A tenth of what strangers have for their first words; a start takes milliseconds.
-                assert!(took < Duration::from_millis(1500), "{count} {kinds:?} {tls}: {took:?}");
+                assert!(took < WAITS_FOR_NONE, "{count} {kinds:?} {tls}: {took:?}");
                 assert_eq!(notes.len(), usize::from(count > 0), "{count} {kinds:?}: {notes:?}");
             }
         }
@@ -133,8 +136,11 @@ fn strangers_neither_stop_nor_delay_a_start_and_cost_a_note() {
 fn a_start_alone_waits_for_nothing() {
     for (tls, shared_memory) in [(false, false), (false, true), (true, false)] {
         let change = |one: &mut Settings| (one.tls, one.shared_memory) = (tls, shared_memory);
-        let best = (0..8).map(|_| meet(starts(change)).0).min();
-        assert!(best < Some(Duration::from_millis(40)), "{tls} {shared_memory}: {best:?}");
+        let took: Vec<Duration> = (0..200)
+            .map(|_| meet(starts(change)).0)
+            .take_while(|took| *took >= Duration::from_millis(40))
+            .collect();
+        assert!(took.len() < 200, "{tls} {shared_memory}: {took:?}");
     }
 }
 
@@ -152,7 +158,7 @@ fn strangers_at_the_local_name_do_not_drive_ranks_from_shared_memory() {
         let strangers: Vec<_> = (0..count).filter_map(|_| dial_locally(&secret, to).ok()).collect();
         assert_eq!(strangers.len(), count);
         let (took, connected) = meet(all);
-        assert!(took < Duration::from_millis(1500), "{count}: {took:?}");
+        assert!(took < WAITS_FOR_NONE, "{count}: {took:?}");
         for one in connected {
             assert!(one.data[0].values().all(|link| is_local(&**link)), "{count}");
         }
@@ -165,7 +171,7 @@ fn strangers_at_the_local_name_do_not_drive_ranks_from_shared_memory() {
 fn strangers_learn_nothing() {
     let [mut first, second] = <[Start; 2]>::try_from(starts(|one| one.shared_memory = false))
         .unwrap_or_else(|_| unreachable!("two ranks"));
-    first.settings.timeouts.connect = allrail_core::Time::from_us(400_000);
+    first.settings.timeouts.connect = allrail_core::Time::from_us(1_500_000);
     let at = first.listening.addresses()[0];
     let other = greeting::hello(
         &crate::auth::Secret::from_hex(&"5b".repeat(32)).expect("a secret"),
@@ -198,12 +204,13 @@ fn strangers_learn_nothing() {
     let fake = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let to = fake.local_addr().expect("its address").to_string();
     let mut second = second;
-    second.settings.timeouts.connect = allrail_core::Time::from_us(400_000);
+    second.settings.timeouts.connect = allrail_core::Time::from_us(1_500_000);
     let table = vec![vec![to], vec![second.listening.addresses()[0].to_string()]];
     let heard = std::thread::scope(|scope| {
         let listens = scope.spawn(|| {
             let (mut stream, _) = fake.accept().expect("it dials");
-            stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+            // It hangs up when it waits no more.
+            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
             let mut heard = Vec::new();
             let _ = stream.read_to_end(&mut heard);
             heard

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(crate) const GUARD: usize = 64;
 const PATTERN: u8 = 0xa5;
 /// No test waits longer.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Settings of ranks of these sizes on this machine.
 pub(crate) fn settings(rank: u32, sizes: &[u32], more: &Value) -> Settings {

@@ -83,10 +83,17 @@ fn steps_over(link: &Value) {
         nodes.iter().for_each(|node| drop(node.next_completions(std::time::Duration::ZERO)));
     };
     (0..500).for_each(&mut step);
-    let before = (held(), resident());
-    (500..2000).for_each(&mut step);
-    let after = (held(), resident());
-    assert_eq!(before.0, after.0);
-    // Less than a kilobyte a step would be seen.
-    assert!(after.1 < before.1 + (1 << 20), "{before:?} {after:?}");
+    // Less than a kilobyte a step would be seen. How deep queues are depends on what the machine does beside, so
+    // that a longer one than ever before may ask for memory; what grows does so each time.
+    let mut seen = vec![(held(), resident())];
+    for round in 0..3 {
+        (500 + 1500 * round..2000 + 1500 * round).for_each(&mut step);
+        let (before, after) = (seen[seen.len() - 1], (held(), resident()));
+        assert_eq!(before.0, after.0);
+        seen.push(after);
+        if after.1 < before.1 + (1 << 20) {
+            return;
+        }
+    }
+    panic!("{seen:?}");
 }

@@ -176,8 +176,8 @@ fn with_a_late_rank(
     nodes.iter().for_each(|node| node.close());
 }
 
-const HASTY: &str = r#"{"connect": "5 s", "link": "10 s", "silent": "60 s", "heartbeat": "20 ms",
-    "warn": "100 ms", "stalled": "1800 s"}"#;
+const HASTY: &str = r#"{"connect": "20 s", "link": "10 s", "silent": "60 s", "heartbeat": "20 ms",
+    "warn": "1 s", "stalled": "1800 s"}"#;
 
 fn hasty(more: &Value) -> Value {
     let mut timeouts: Value = serde_json::from_str(HASTY).expect("JSON");
@@ -221,7 +221,7 @@ fn who_waits_for_whom_is_said_and_a_slow_rank_is_no_error() {
             assert!(std::time::Instant::now() < end, "{report:?}");
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert!(later > 100_000_000, "{later} ns");
+        assert!(later > 500_000_000, "{later} ns");
         for peer in nodes[0].report().peers {
             let (Some(offset), Some(trip)) = (peer.offset, peer.round_trip) else {
                 panic!("{peer:?}")
@@ -234,7 +234,7 @@ fn who_waits_for_whom_is_said_and_a_slow_rank_is_no_error() {
 #[test]
 fn what_waits_for_too_long_ends_with_the_rank_and_the_tensor_and_is_written_down() {
     let folder = std::env::temp_dir().join(format!("allrail-flight-{}", std::process::id()));
-    let mut more = hasty(&json!({"stalled": "200 ms"}));
+    let mut more = hasty(&json!({"stalled": "2 s"}));
     more["flight_recorder"] = json!(folder);
     with_a_late_rank(&more, |nodes, tensors| {
         for node in &nodes[..2] {

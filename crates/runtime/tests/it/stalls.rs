@@ -15,7 +15,7 @@ const RANKS: u32 = 3;
 
 fn hasty(stalled: &str) -> Value {
     json!({"named_calls": true, "timeouts": {"connect": "20 s", "link": "10 s", "silent": "60 s",
-        "heartbeat": "20 ms", "warn": "150 ms", "stalled": stalled}})
+        "heartbeat": "20 ms", "warn": "1 s", "stalled": stalled}})
 }
 
 /// A kind of exchange, as this rank makes it.
@@ -110,10 +110,20 @@ fn called(kind: Kind) -> (String, &'static str) {
     }
 }
 
+/// Jobs of all kinds at once, as each only waits; whose turn it is to be late goes round.
+fn of_all_kinds(late: [u32; 3], check: impl Fn(Kind, u32) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for (kind, late) in KINDS.into_iter().zip(late.into_iter().cycle()) {
+            scope.spawn(move || check(kind, late));
+        }
+    });
+}
+
 /// One rank does not come: those that wait say so once, and go on when it comes.
 #[test]
 fn whoever_is_late_is_named_whatever_the_kind_of_call() {
-    for (kind, late) in KINDS.into_iter().zip([0, 1, 2].into_iter().cycle()) {
+    of_all_kinds([0, 1, 2], |kind, late| {
         let mut ranks = Rank::all(&hasty("1800 s"));
         // Who is late is the root, for whom all others wait.
         let tickets: Vec<Option<Ticket>> = (0..)
@@ -142,14 +152,14 @@ fn whoever_is_late_is_named_whatever_the_kind_of_call() {
             );
             assert!(one.node.take_warnings().is_empty(), "it is said once");
         }
-    }
+    });
 }
 
 /// One rank never comes: all others end with it, and it does, too.
 #[test]
 fn whoever_never_comes_ends_the_job_whatever_the_kind_of_call() {
-    for (kind, late) in KINDS.into_iter().zip([2, 0, 1].into_iter().cycle()) {
-        let mut ranks = Rank::all(&hasty("400 ms"));
+    of_all_kinds([2, 0, 1], |kind, late| {
+        let mut ranks = Rank::all(&hasty("2 s"));
         let tickets: Vec<Option<Ticket>> = (0..)
             .zip(&mut ranks)
             .map(|(rank, one)| (rank != late).then(|| one.begin(kind, "loss", late)))
@@ -163,7 +173,7 @@ fn whoever_never_comes_ends_the_job_whatever_the_kind_of_call() {
             assert!(fault.what.contains(&format!("rank {late} did not {verb} it")), "{fault}");
         }
         ranks.iter().for_each(|one| one.node.close());
-    }
+    });
 }
 
 /// Two names for one thing: each side learns of the other's.
