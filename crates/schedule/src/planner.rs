@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use allrail_collective::{
-    ChunkPlan, CollectivePlan, Operation, Stage, StageModel,
+    Algorithm, ChunkPlan, CollectivePlan, Operation, Stage, StageModel,
     algorithm::OwnPrograms,
     model::topology_aware,
     plan::{SCHEMA_VERSION, check_stages},
@@ -12,7 +12,7 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Fabric, Wiring};
 
-use crate::algorithms::{self, Algorithms, Preference};
+use crate::algorithms::{self, Algorithms, Choice, Preference};
 use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
 use crate::evaluate::{Evaluation, Work, evaluate};
@@ -111,17 +111,40 @@ impl Request {
         }
     }
 
-    /// The same with every algorithm named.
+    /// The same with every algorithm named, and merged where that is the only way.
     ///
     /// # Errors
     /// As [`Self::algorithm_names`].
     pub fn decided(&self) -> Result<Cow<'_, Self>, ScheduleError> {
+        if self.ends_whole() {
+            let mut merged = self.clone();
+            merged.parameters.composition = Composition::Merged;
+            return Ok(Cow::Owned(merged.decided()?.into_owned()));
+        }
         if !self.algorithms.as_ref().is_some_and(Algorithms::is_open) {
             return Ok(Cow::Borrowed(self));
         }
         self.validate()?;
         let algorithms = Some(self.algorithm_names()?.into());
         Ok(Cow::Owned(Self { algorithms, ..self.clone() }))
+    }
+
+    /// Whether an all-reduce of stages can only end in a whole one: the algorithm that is named for its last
+    /// dimension does nothing else, and the policy can merge the two stages there.
+    fn ends_whole(&self) -> bool {
+        let spanned = self.spanned();
+        let stages = self.operation == Operation::AllReduce
+            && self.parameters.composition == Composition::Stages
+            && spanned.len() > 1;
+        let Some(Algorithms::Each(each)) = self.algorithms.as_ref().filter(|_| stages) else {
+            return false;
+        };
+        let last = spanned.last().and_then(|id| each.get(id.index()));
+        let Some(name) = last.cloned().and_then(Choice::named) else { return false };
+        let does = self.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
+        does.contains(&Operation::AllReduce)
+            && !does.contains(&Operation::ReduceScatter)
+            && self.plugins.named(&self.policy).is_ok_and(|one| one.composes(Composition::Merged))
     }
 
     /// Refuses what is out of range.

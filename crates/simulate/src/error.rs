@@ -108,7 +108,8 @@ impl SimulateError {
                     let hint = if whole {
                         format!(
                             "{valid} do; an all-reduce as a whole is one on a single dimension, that on \
-                             the last with `composition: merged`, and every one with `sequential`"
+                             the last of several with `baseline` and `round_robin`, and every one with \
+                             `composition: sequential`"
                         )
                     } else {
                         format!("{valid} do")

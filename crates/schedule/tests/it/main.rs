@@ -19,4 +19,5 @@ mod tensor_parameters;
 mod tensor_policies;
 mod tensor_theorem;
 mod themis;
+mod whole_last;
 mod wire;

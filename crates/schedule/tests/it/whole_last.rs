@@ -1,0 +1,46 @@
+//! An algorithm of whole all-reduces on the last dimension merges the two stages there, as the runtime runs it.
+
+use crate::common::*;
+use allrail_collective::Operation;
+use allrail_schedule::chunk::{self, Composition};
+use allrail_schedule::{Request, plan};
+
+const WHOLE: [&str; 2] = ["parameter_server", "double_binary_tree"];
+
+fn over_two(policy: &str, names: [&str; 2]) -> Request {
+    let fabric = switches(&[(2, "10 GB/s"), (4, "1 GB/s")]);
+    let mut request = request(fabric, Operation::AllReduce, "8 MB", policy);
+    request.chunks = 4;
+    request.algorithms = Some(names.into_iter().collect());
+    request
+}
+
+#[test]
+fn it_is_the_plan_that_says_so() {
+    for policy in chunk::ALL {
+        for name in WHOLE {
+            let request = over_two(policy.tag(), ["ring", name]);
+            let mut said = request.clone();
+            said.parameters.composition = Composition::Merged;
+            match (plan(&request), plan(&said)) {
+                (Ok(one), Ok(other)) => {
+                    assert!(policy.composes(Composition::Merged));
+                    assert_eq!(one, other, "{} {name}", policy.tag());
+                    let last = &one.chunks[0].stages[1];
+                    let what = (last.operation, last.dimension.0);
+                    assert_eq!(what, (Operation::AllReduce, 1), "{} {name}", policy.tag());
+                }
+                (Err(_), Err(_)) => assert!(!policy.composes(Composition::Merged)),
+                (one, other) => panic!("{} {name}: {one:?} {other:?}", policy.tag()),
+            }
+        }
+    }
+}
+
+#[test]
+fn elsewhere_it_is_refused_as_before() {
+    for name in WHOLE {
+        let error = plan(&over_two("baseline", [name, "ring"])).expect_err("it cannot scatter");
+        assert!(error.to_string().contains("reduce_scatter"), "{error}");
+    }
+}
