@@ -122,7 +122,8 @@ NCCL ?=
 
 .PHONY: apply-check
 apply-check: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## what `apply` writes, read by the tools: MEGATRON=DIR TORCHTITAN=DIR NCCL=DIR
-	ALLRAIL_MEGATRON=$(abspath $(MEGATRON)) ALLRAIL_TORCHTITAN=$(TORCHTITAN) \
+	ALLRAIL_MEGATRON=$(abspath $(MEGATRON)) \
+	  ALLRAIL_TORCHTITAN=$(subst $(eval) ,:,$(abspath $(subst :, ,$(TORCHTITAN)))) \
 	  ALLRAIL_NCCL=$(abspath $(NCCL)) $(BIN)/python -m pytest -q -m long tests/tools
 
 # In an environment of its own: TensorFlow asks for other versions than the frameworks on torch do.
