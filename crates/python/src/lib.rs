@@ -269,8 +269,10 @@ fn algorithms() -> String {
 #[pyfunction]
 fn orders() -> String {
     let rows = queue::ALL.iter().map(|q| {
-        let planned = q.keeps_to_plans();
-        json!({ "name": q.tag(), "about": q.about(), "keeps_to_plans": planned })
+        let (planned, strict) = (q.keeps_to_plans(), q.is_strict());
+        json!({
+            "name": q.tag(), "about": q.about(), "keeps_to_plans": planned, "one_order": strict,
+        })
     });
     Value::from_iter(rows).to_string()
 }

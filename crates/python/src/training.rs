@@ -2,7 +2,7 @@
 
 use allrail_core::Time;
 use allrail_schedule::coordinate;
-use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_schedule::tensor::{self, TensorParameters, TensorPolicy};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
@@ -107,7 +107,8 @@ fn kernel_seconds(device: &str, kernels: &str) -> PyResult<Vec<f64>> {
 }
 
 /// The tensor schedulers: name, about, version, the keys that only some of them read and this one
-/// does (`reads`), the JSON schema of all keys.
+/// does (`reads`), the JSON schema of all keys; whether ranks that run it have to agree on one order
+/// (`one_order`); the size of its partitions where none is given (`partition`).
 #[pyfunction]
 fn tensor_policies() -> String {
     let schema = without_policy(&schemars::schema_for!(TensorParameters));
@@ -117,11 +118,20 @@ fn tensor_policies() -> String {
             "about": policy.about(),
             "version": policy.version(),
             "crosses_barrier": policy.crosses_barrier(),
+            "one_order": needs_one_order(*policy),
+            "partition": policy.partition(&TensorParameters::default()),
             "reads": policy.reads(),
             "schema": schema,
         })
     });
     Value::from_iter(rows).to_string()
+}
+
+/// Whether what a policy starts depends on what only ranks that agree know alike: when tensors are ready, or,
+/// where its credit cannot be left out, what has finished.
+fn needs_one_order(policy: &dyn TensorPolicy) -> bool {
+    let limited = policy.credit(&TensorParameters::default()).is_some();
+    policy.packs_by_time() || limited && !policy.reads().contains(&"credit")
 }
 
 /// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use allrail_collective::algorithm::{self, OwnPrograms};
 use allrail_collective::{Algorithm, CollectivePlan};
-use allrail_core::Bytes;
+use allrail_core::{Bytes, Time};
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_schedule::{Algorithms, Order, chunk, queue};
@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::settings::{self, DimensionSettings, Timeouts};
+use crate::coordination::Coordination;
+use crate::settings::{self, DimensionSettings, TensorKeys, Timeouts};
 use crate::{RuntimeError, Settings, interface, partition, plans};
 
 /// The version of the file's schema.
@@ -150,6 +151,9 @@ pub struct JobSchedule {
     pub chunks: u32,
     /// No chunk is cut to less than this.
     pub smallest_chunk: Bytes,
+    /// `themis`: the baseline's order is kept while loads differ by less than the time of a chunk's 1/threshold.
+    #[schemars(range(min = 1))]
+    pub threshold: u32,
     /// How much may wait in a socket that the link has not taken: less lets what is urgent overtake sooner,
     /// more asks for fewer calls.
     pub send_ahead: Bytes,
@@ -165,6 +169,11 @@ pub struct JobSchedule {
     pub programs: OwnPrograms,
     /// Which part of which gradient goes next.
     pub tensor: JobTensor,
+    /// How ranks agree which gradients are ready everywhere, with `transport: c10d`. Left out: on each event, at
+    /// once, and after five steps in the same order not at all until it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Coordination")]
+    pub coordination: Option<Coordination>,
 }
 
 impl Default for JobSchedule {
@@ -174,10 +183,12 @@ impl Default for JobSchedule {
             order: None,
             chunks: settings::sixteen(),
             smallest_chunk: settings::smallest_chunk(),
+            threshold: settings::sixteen(),
             send_ahead: settings::send_ahead(),
             algorithms: None,
             programs: OwnPrograms::default(),
             tensor: JobTensor::default(),
+            coordination: None,
         }
     }
 }
@@ -212,6 +223,35 @@ pub struct JobTensor {
     /// Small gradients travel together in packs of so many bytes at most, such as `256 KiB`; `0 B` sends each
     /// alone. `auto`: as large as a piece, and 1 MiB at most.
     pub pack: String,
+    /// `bytescheduler`: how much may be in flight. It takes ranks that agree on one order, `transport: c10d`,
+    /// where it is 16 MiB if left out; elsewhere `schedule.send_ahead` bounds what waits, on each rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Bytes")]
+    pub credit: Option<Bytes>,
+    /// `ddp`: a bucket is closed once it holds as much. 25 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Bytes")]
+    pub bucket: Option<Bytes>,
+    /// `ddp`: the first bucket. 1 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Bytes")]
+    pub first_bucket: Option<Bytes>,
+    /// `fusion`: no more is packed together, unless a tensor or a group alone exceeds it. 64 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Bytes")]
+    pub threshold: Option<Bytes>,
+    /// `fusion`: how often what is ready is packed. 1 ms; 0 packs what becomes ready at one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub cycle: Option<Time>,
+    /// `fusion`: into how many groups gradients are cut, complete or not at all. 0: each on its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub groups: Option<u32>,
+    /// Whether each backward pass ends with all gradients, whatever the policy. Left out: as `exchange` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub barrier: Option<bool>,
 }
 
 impl Default for JobTensor {
@@ -220,6 +260,26 @@ impl Default for JobTensor {
             policy: settings::bytescheduler(),
             partition: AUTO.to_owned(),
             pack: AUTO.to_owned(),
+            credit: None,
+            bucket: None,
+            first_bucket: None,
+            threshold: None,
+            cycle: None,
+            groups: None,
+            barrier: None,
+        }
+    }
+}
+
+impl JobTensor {
+    fn keys(&self) -> TensorKeys {
+        TensorKeys {
+            credit: self.credit,
+            bucket: self.bucket,
+            first_bucket: self.first_bucket,
+            threshold: self.threshold,
+            cycle: self.cycle,
+            groups: self.groups,
         }
     }
 }
@@ -362,10 +422,15 @@ impl Job {
             return Err(RuntimeError::setting("secret", "none", why, hint));
         }
         let schedule = self.schedule.clone();
-        let JobSchedule { policy, chunks, smallest_chunk, send_ahead, .. } = schedule;
-        let JobSchedule { algorithms, programs, tensor, .. } = schedule;
+        let JobSchedule { policy, chunks, smallest_chunk, threshold, send_ahead, .. } = schedule;
+        let JobSchedule { algorithms, programs, tensor, coordination, .. } = schedule;
         if let Some(said) = &algorithms {
             check_algorithms(said, &programs, &dimensions)?;
+        }
+        if threshold == 0 {
+            let why = "the size of a chunk is divided by it";
+            let hint = "16 is the paper's";
+            return Err(RuntimeError::setting("schedule.threshold", threshold, why, hint));
         }
         if chunks == 0 {
             let why = "an exchange has one chunk at least";
@@ -384,10 +449,13 @@ impl Job {
             policy,
             chunks,
             smallest_chunk,
+            threshold,
             algorithms,
             programs,
             plans: here.plans,
+            tensor_keys: tensor.keys(),
             tensor: tensor.policy,
+            coordination,
             partition: None,
             pack: settings::pack(),
             send_ahead,
@@ -412,6 +480,9 @@ impl Job {
         settings.pack = pack_of(&settings, &tensor.pack)?;
         let parameters: TensorParameters = settings.tensor_parameters();
         parameters.policy().map_err(|error| plans::wrong(&error))?;
+        if let Some(coordination) = &settings.coordination {
+            coordination.resolved().map_err(|error| plans::wrong(&error))?;
+        }
         Ok(settings)
     }
 

@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{
-    Algorithm, CollectiveError, CollectivePlan, DimensionSet, Operation, SizeRange, algorithm,
+    CollectiveError, CollectivePlan, DimensionSet, Operation, SizeRange, algorithm,
 };
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Ordering;
 use allrail_engine::engine;
 use allrail_fabric::Dimension;
-use allrail_schedule::algorithms::{self, Choice, Preference};
+use allrail_schedule::algorithms::{self, Preference};
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::finish;
 use allrail_schedule::{Algorithms, Request, ScheduleError, plan};
@@ -51,31 +51,22 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         programs: settings.programs.clone(),
         active_chunks: None,
         endpoint_delay: Time::ZERO,
-        parameters: Parameters { composition: composition(settings), ..Parameters::default() },
+        parameters: Parameters {
+            composition: composition(settings),
+            threshold: settings.threshold,
+            ..Parameters::default()
+        },
         seed: 1,
         plugins: Default::default(),
     }
 }
 
-/// A group reduces and gathers in one call, where the policy leaves that open; so does the last dimension, where
-/// its algorithm does all-reduces as a whole.
+/// A group reduces and gathers in one call, where the policy leaves that open.
 fn composition(settings: &Settings) -> Composition {
     let known = chunk::Plugins::default();
     let composes =
         known.named(&settings.policy).is_ok_and(|policy| policy.composes(Composition::Merged));
-    let last = match &settings.algorithms {
-        Some(Algorithms::Each(each)) => each.last().cloned().and_then(Choice::named),
-        _ => None,
-    };
-    let whole = last.is_some_and(|name| {
-        let does = settings.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
-        does.contains(&Operation::AllReduce) && !does.contains(&Operation::ReduceScatter)
-    });
-    if (settings.elsewhere || whole) && composes {
-        Composition::Merged
-    } else {
-        Composition::default()
-    }
+    if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
 }
 
 /// As many as the settings say, but none smaller than they say.
@@ -162,7 +153,10 @@ pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), 
         forget_after: settings.forget_after,
         ..engine::Settings::default()
     };
-    let engine = if settings.elsewhere { elsewhere::in_one_order(engine) } else { engine };
+    let engine = match settings.elsewhere {
+        true => elsewhere::in_one_order(engine, settings.coordination.as_ref())?,
+        false => engine,
+    };
     Ok((engine, table(settings.rank, all)?))
 }
 

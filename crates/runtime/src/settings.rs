@@ -34,6 +34,7 @@ use sha2::{Digest, Sha256};
 
 use crate::auth::Secret;
 use crate::clock::duration;
+use crate::coordination::Coordination;
 use crate::{RuntimeError, plans};
 
 /// One dimension of the fabric, and where this rank reaches it.
@@ -107,6 +108,24 @@ impl Default for Timeouts {
     }
 }
 
+/// Keys of the tensor scheduler beside its partition; as its policy has them where they are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TensorKeys {
+    /// How much may be started and not finished.
+    pub credit: Option<Bytes>,
+    /// A bucket is closed once it holds as much.
+    pub bucket: Option<Bytes>,
+    /// The first bucket.
+    pub first_bucket: Option<Bytes>,
+    /// No more is packed together.
+    pub threshold: Option<Bytes>,
+    /// How often what is ready is packed.
+    pub cycle: Option<Time>,
+    /// How many groups the tensors are cut into, complete or not at all.
+    pub groups: Option<u32>,
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +149,9 @@ pub struct Settings {
     /// No chunk is cut to less than this: each costs a little, however small it is.
     #[serde(default = "smallest_chunk")]
     pub smallest_chunk: Bytes,
+    /// Themis keeps the baseline's order while loads differ by less than the time of a chunk's 1/threshold.
+    #[serde(default = "sixteen")]
+    pub threshold: u32,
     /// The algorithm of each dimension, or `auto`, as in a scenario. Where it is left out, for every size that
     /// which is predicted to be the quickest, if by a tenth.
     #[serde(default)]
@@ -146,6 +168,12 @@ pub struct Settings {
     /// Tensors are cut into pieces no larger; as the policy has it where it is left out.
     #[serde(default)]
     pub partition: Option<Bytes>,
+    /// What else the tensor scheduler is told.
+    #[serde(default)]
+    pub tensor_keys: TensorKeys,
+    /// How ranks agree, with `elsewhere`; on each event, until their order is frozen, where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<Coordination>,
     /// How many bytes of small tensors whoever registers them sends as one; a node does not ask.
     #[serde(default = "pack")]
     pub pack: Bytes,
@@ -341,23 +369,38 @@ impl Settings {
 
     pub(crate) fn tensor_parameters(&self) -> TensorParameters {
         let (policy, partition) = (self.tensor.clone(), self.partition);
-        TensorParameters { policy, partition, ..TensorParameters::default() }
+        let TensorKeys { credit, bucket, first_bucket, threshold, cycle, groups } =
+            self.tensor_keys.clone();
+        TensorParameters {
+            policy,
+            partition,
+            credit,
+            bucket,
+            first_bucket,
+            threshold,
+            cycle,
+            groups,
+            ..TensorParameters::default()
+        }
     }
 
     /// What all ranks must have in common, by key: what they would decide differently with. A value that is
     /// long is there as its hash.
     pub(crate) fn alike(&self) -> BTreeMap<String, String> {
-        let Self { policy, order, chunks, smallest_chunk, .. } = self;
+        let Self { policy, order, chunks, smallest_chunk, threshold, .. } = self;
         let Self { algorithms, tensor, partition, group, plans, elsewhere, .. } = self;
-        let frame_checks = &self.frame_checks;
+        let Self { frame_checks, tensor_keys, coordination, .. } = self;
         let mut alike = BTreeMap::from([
             ("policy".to_owned(), short(policy)),
             ("order".to_owned(), short(order)),
             ("chunks".to_owned(), short(chunks)),
             ("smallest_chunk".to_owned(), short(smallest_chunk)),
+            ("threshold".to_owned(), short(threshold)),
             ("algorithms".to_owned(), short(algorithms)),
             ("tensor".to_owned(), short(tensor)),
             ("partition".to_owned(), short(partition)),
+            ("tensor_keys".to_owned(), short(tensor_keys)),
+            ("coordination".to_owned(), short(coordination)),
             ("group".to_owned(), short(group)),
             ("plans".to_owned(), short(plans)),
             ("elsewhere".to_owned(), short(elsewhere)),

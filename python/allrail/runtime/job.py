@@ -67,6 +67,34 @@ class Job:
         return str(self.keys.get("transport", "auto"))
 
     @property
+    def schedule(self) -> Mapping[str, Any]:
+        """What the file says under `schedule`."""
+        return self.keys.get("schedule") or {}
+
+    @property
+    def tensor(self) -> Mapping[str, Any]:
+        """What the file says under `schedule.tensor`."""
+        return self.schedule.get("tensor") or {}
+
+    @property
+    def one_order(self) -> tuple[str, ...]:
+        """The keys that take ranks which agree on one order of launches.
+
+        Over `native` every rank starts what is ready there, in whatever order.
+        """
+        from allrail.scenario.fields import table
+
+        orders = {row["name"] for row in table("orders") if row["one_order"]}
+        policies = {row["name"] for row in table("tensor_policies") if row["one_order"]}
+        asked = {
+            "schedule.coordination": "coordination" in self.schedule,
+            "schedule.order": self.schedule.get("order") in orders,
+            "schedule.tensor.policy": self.tensor.get("policy") in policies,
+            "schedule.tensor.credit": "credit" in self.tensor,
+        }
+        return tuple(key for key, is_so in asked.items() if is_so)
+
+    @property
     def compared_every(self) -> int:
         """After how many steps ranks compare their parameters; 0 for never."""
         return int((self.keys.get("checks") or {}).get("parameters", COMPARED_EVERY))
@@ -193,7 +221,7 @@ class Job:
                 mode = os.fstat(file.fileno()).st_mode
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise self._at_place(
+            raise self.at_place(
                 InputError(
                     f"it cannot be read: {why}",
                     field=field,
@@ -219,7 +247,8 @@ class Job:
 
             raise from_core(error, places=self.places) from None
 
-    def _at_place(self, error: InputError) -> InputError:
+    def at_place(self, error: InputError) -> InputError:
+        """Return an error about a key of the file, with the line where it was written."""
         from allrail.scenario.explain import at_place
 
         return at_place(error, self.places)

@@ -62,6 +62,15 @@ def settings_of_group(job: Job, agreement: Agreement) -> dict[str, Any]:
     Raises:
         InputError: The file does not fit this group, or one of its hosts.
     """
+    if "schedule.order" in job.one_order:
+        raise job.at_place(
+            InputError(
+                "operations meet by their names, and ranks agree on no order of them",
+                field="schedule.order",
+                value=str(job.schedule["order"]),
+                hint="write `planned`, or leave it out",
+            )
+        )
     rank, ranks = agreement.rank, agreement.ranks
     settings = settings_of_all(
         job,
@@ -110,15 +119,20 @@ _ALIKE = (
     "order",
     "chunks",
     "smallest_chunk",
+    "threshold",
     "algorithms",
     "programs",
     "tensor",
     "partition",
+    "tensor_keys",
+    "coordination",
     "pack",
     "plans",
     "frame_checks",
 )
 _OWN = ("interface", "port")
+_NO_TENSORS: dict[str, Any] = {"tensor": "bytescheduler", "partition": None, "tensor_keys": {}}
+"""Settings of a node that has calls alone: no policy of tensors holds them back."""
 
 
 def _common(settings: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +220,7 @@ class Calls:
 
     def __init__(self, settings: dict[str, Any], agreement: Agreement, *, about: str = "") -> None:
         self._about = about
-        self._node = connected(settings, agreement, "calls")
+        self._node = connected(settings | _NO_TENSORS, agreement, "calls")
         self._node.start()
         self._held: dict[int, _core.Memory] = {}
         self.close = weakref.finalize(self, close, self._node)

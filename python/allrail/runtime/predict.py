@@ -22,7 +22,7 @@ from allrail.runtime.record import USERS, Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
 _ITERATIONS = 4
-_SAID = ("policy", "order", "programs", "algorithms")
+_SAID = ("policy", "order", "programs", "algorithms", "threshold")
 _CREDIT = "1 TiB"
 """A transport whose frames carry names holds nothing back."""
 
@@ -104,8 +104,13 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
     policy = settings.get("tensor", "bytescheduler")
     reads = keys_of("tensor_policies", policy)
     tensor = {"policy": policy, "barrier": not record["crosses"]}
-    known = {"credit": _CREDIT, "partition": settings.get("partition")}
-    tensor |= {key: value for key, value in known.items() if value and key in reads}
+    held_back = settings.get("elsewhere", False)
+    known = {"credit": None if held_back else _CREDIT, "partition": settings.get("partition")}
+    known |= {
+        key: value for key, value in settings.get("tensor_keys", {}).items() if value is not None
+    }
+    tensor |= {key: value for key, value in known.items() if value is not None and key in reads}
+    agreed = {"coordination": settings["coordination"]} if settings.get("coordination") else {}
     return {
         "schema_version": 1,
         "fabric": {"name": "job", "dimensions": dimensions},
@@ -121,6 +126,7 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
             **{key: settings[key] for key in _SAID if settings.get(key)},
             "chunks": _chunks(record),
             "tensor": tensor,
+            **agreed,
         },
     }
 

@@ -17,6 +17,7 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
@@ -27,15 +28,16 @@ from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all, patience_of
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
+from allrail.torch.asked import check_exchange, warn_without_effect
 from allrail.torch.auto import AUTO, Auto, ways_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
+from allrail.torch.gradients import Grouping
 from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.mesh import said_of, shape_of
-from allrail.torch.packs import PACK
 from allrail.torch.replan import Replan
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
@@ -167,7 +169,7 @@ def schedule(
             hint="leave `tune` out, or name a transport: `auto`, `native` or `c10d`",
         )
     trace = folder()
-    pack = PACK
+    grouping = Grouping()
     compare_every = COMPARED_EVERY
     if isinstance(transport, str):
         more: dict[str, Any] = {"transport of `schedule`": transport}
@@ -185,8 +187,13 @@ def schedule(
             chosen = plain(store, agreement)
         else:
             carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
-            pack = carrier.pack
+            grouping = carrier.grouping
             ways = ways_of(exchange, native=carrier.native)
+            if exchange != AUTO:
+                check_exchange(found, ways[0])
+            if rank == 0:
+                warn_without_effect(found, native=carrier.native)
+            cross_barrier = cross_barrier and not found.tensor.get("barrier")
             replans = _replans(found, carrier, ways[0])
             if replans or tune:
                 anew = [name for name, asked in (("tune", tune), ("replan", replans)) if asked]
@@ -224,7 +231,7 @@ def schedule(
             cross_barrier=cross_barrier and crosses,
             broadcast_buffers=broadcast_buffers,
             sparse=sparse,
-            pack=0 if disabled or smaller is not None else pack,
+            grouping=replace(grouping, pack=0) if disabled or smaller is not None else grouping,
             undo=undo,
             trace=trace,
             compare_every=0 if disabled else compare_every,

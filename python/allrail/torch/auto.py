@@ -34,7 +34,11 @@ MARGIN = 0.02
 WAYS = (
     Way("overlap", ordered=True),
     Way("reduce_scatter", settings={"order": "gather_late"}),
-    Way("barrier", crosses=False, settings={"tensor": "fifo", "partition": None}),
+    Way(
+        "barrier",
+        crosses=False,
+        settings={"tensor": "fifo", "partition": None, "tensor_keys": {}},
+    ),
     Way("plain", crosses=False, ordered=True, plain=True),
 )
 AUTO = "auto"
@@ -62,7 +66,9 @@ def ways_of(exchange: str, *, native: bool) -> tuple[Way, ...]:
         "process groups of torch.distributed launch in one order on all ranks, and none may yield",
         field="exchange",
         value=exchange,
-        hint="`transport: native`, or one of " + ", ".join(f"`{way.name}`" for way in had),
+        hint="`transport: native`, or one of "
+        + ", ".join(f"`{way.name}`" for way in had)
+        + "; with `schedule.tensor.barrier: true` `overlap` ends each pass with all gradients",
     )
 
 

@@ -20,7 +20,9 @@ from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import planned_gbps
+from allrail.torch.asked import not_native
 from allrail.torch.auto import BUCKETS
+from allrail.torch.gradients import Grouping
 from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
@@ -84,9 +86,16 @@ class Carrier:
         return [(each["size"], planned_gbps(each)) for each in self._settings["dimensions"]]
 
     @property
-    def pack(self) -> int:
-        """How many bytes of small gradients travel together."""
-        return _core.parse_quantity("size", self._settings["pack"])
+    def grouping(self) -> Grouping:
+        """What gradients are sent as."""
+        from allrail.scenario.policies import keys_of
+
+        coordination = self._settings.get("coordination") or {}
+        return Grouping(
+            pack=_core.parse_quantity("size", self._settings["pack"]),
+            groups=coordination.get("groups") or 0,
+            whole="partition" not in keys_of("tensor_policies", self._settings["tensor"]),
+        )
 
     def plan_with(self, gbps: Sequence[float]) -> None:
         """Have transports that are made from now on plan with other bandwidths.
@@ -162,6 +171,10 @@ def _is_native(
 ) -> bool:
     """Whether allrail's own transport carries these parameters; alike on all ranks."""
     asked = job.transport if asked == "auto" else asked
+    if job.one_order:
+        if asked == "native":
+            raise not_native(job)
+        return False
     if asked != "auto":
         return asked == "native"
     here = all(each.device.type == "cpu" for each in parameters.values())

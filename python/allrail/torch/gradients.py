@@ -21,6 +21,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from allrail.errors import TrainingError
 from allrail.runtime.record import USERS
 from allrail.torch.barrier import Barriers
 from allrail.torch.hooks import run_uncompiled
-from allrail.torch.packs import Pack, Users, cut
+from allrail.torch.packs import PACK, Pack, Users, cut
 from allrail.torch.parameter import Slot, gradient_of, set_gradient
 from allrail.torch.sparse import SparseExchange
 from allrail.torch.transport import Transport
@@ -37,6 +38,31 @@ from allrail.torch.transport import Transport
 Agree = Callable[[dict[str, Any]], dict[str, Any]]
 
 _pass_now = torch._C._current_graph_task_id
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What gradients are sent as.
+
+    Attributes:
+        pack: How many bytes of small gradients travel together; 0 sends each alone.
+        groups: How many groups of packs are launched together, complete or not at all; 0: each pack
+            on its own.
+        whole: Whether the tensor scheduler sends tensors whole, in an order of its own.
+    """
+
+    pack: int = PACK
+    groups: int = 0
+    whole: bool = False
+
+    def group_of(self, number: int, packs: int) -> int | None:
+        """Return the group of a pack; neighbours are together, groups differ by a pack at most.
+
+        Args:
+            number: The pack's, from 0, in the order in which they become ready.
+            packs: How many there are.
+        """
+        return number * min(self.groups, packs) // packs if self.groups else None
 
 
 class Exchange:
@@ -51,7 +77,7 @@ class Exchange:
         still_held: Called with parameters that brought no gradient; raises if the model has others.
         wait_at_end: Whether every backward pass ends with all gradients reduced.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
-        pack: How many bytes a pack holds; 0 sends every gradient alone.
+        grouping: What gradients are sent as.
         round_over: Called when a round was closed.
 
     Attributes:
@@ -72,7 +98,7 @@ class Exchange:
         still_held: Callable[[list[torch.Tensor]], None],
         wait_at_end: bool,
         sparse: str,
-        pack: int,
+        grouping: Grouping,
         round_over: Callable[[], None],
     ) -> None:
         self.synchronised = True
@@ -88,7 +114,7 @@ class Exchange:
         # Where a pass ends with all of them, nothing comes meanwhile.
         self._hides = not wait_at_end
         self._sparse_means = sparse
-        self._pack_size = pack
+        self._grouping = grouping
         self._round_over = round_over
         self.packs: list[Pack] = []
         self._sparse: SparseExchange | None = None
@@ -266,17 +292,20 @@ class Exchange:
             self._slots[index].sparse = True
         rows = [slot for slot in self._order if slot.sparse]
         dense = [slot for slot in self._order if not slot.sparse]
-        self.packs = cut(dense, self._pack_size, hides=self._hides)
-        for pack in self.packs:
-            pack.register(self._transport, agreed["places"])
+        self.packs = cut(dense, self._grouping.pack, hides=self._hides)
+        whole = self._grouping.whole
+        places = [place + whole for place in agreed["places"]]
+        for number, pack in enumerate(self.packs):
+            group = self._grouping.group_of(number, len(self.packs))
+            pack.register(self._transport, places, group)
         alone = [pack for pack in self.packs if len(pack.slots) == 1]
         self._counted = [*rows, *(pack.slots[0] for pack in alone)]
         for place, pack in enumerate(alone, len(rows)):
             pack.counted = place
         if count := len(self._counted):
-            self._users_key = self._transport.register(
-                USERS, torch.int32, (count,), (1,), len(self._slots)
-            )
+            # It is ready when a pass is over: last, so that it holds back nothing.
+            place = 0 if whole else len(self._slots)
+            self._users_key = self._transport.register(USERS, torch.int32, (count,), (1,), place)
         if rows:
             self._sparse = SparseExchange(rows, self._transport, hides=self._hides)
         self._transport.start()

@@ -80,7 +80,8 @@ class Ordered:
             for place, backend in enumerate(backends)
         ]
         self._node = connected(known | {"elsewhere": True, "group": 2}, agreement, "order")
-        self.settings = {key: value for key, value in known.items() if key != "secret"}
+        said = known | {"elsewhere": True}
+        self.settings = {key: value for key, value in said.items() if key != "secret"}
         self._names: dict[int, str] = {}
         self._memory: dict[int, Submitted] = {}
         self._held: dict[tuple[int, int], torch.Tensor] = {}

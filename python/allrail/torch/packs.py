@@ -116,23 +116,26 @@ class Pack:
         others = len(self.slots) - 1
         return self.slots[0].name + (f" and {others} more" if others else "")
 
-    def register(self, transport: Transport, places: Sequence[int]) -> None:
+    def register(
+        self, transport: Transport, places: Sequence[int], group: int | None = None
+    ) -> None:
         """Announce it; its priority is that of its most urgent tensor.
 
         Args:
             transport: What carries it.
             places: Of each parameter of the model, its turn in the forward pass.
+            group: What is launched together; None for this pack on its own.
         """
         self._transport = transport
         self._scale = 1.0 / transport.ranks
         place = min(places[slot.index] for slot in self.slots)
         if len(self.slots) == 1:
             layout = self.slots[0].layout_now()
-            self.key = transport.register(self.name, *layout, place)
+            self.key = transport.register(self.name, *layout, place, group)
             return
         sizes = [parameter.numel() for parameter in self._parameters]
         total = sum(sizes) + len(sizes)
-        self.key = transport.register(self.name, self.dtype, (total,), (1,), place)
+        self.key = transport.register(self.name, self.dtype, (total,), (1,), place, group)
         self._memory = torch.zeros(total, dtype=self.dtype, device=self._parameters[0].device)
         start = 0
         for size, parameter in zip(sizes, self._parameters, strict=True):

@@ -31,7 +31,7 @@ from allrail.torch.check import compare
 from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.divergence import Divergence
-from allrail.torch.gradients import Exchange
+from allrail.torch.gradients import Exchange, Grouping
 from allrail.torch.hooks import Hook
 from allrail.torch.observed import ADVISED_AFTER, Observed
 from allrail.torch.optimizer import Stepper, clear, in_transform
@@ -59,7 +59,7 @@ class Scheduled:
         cross_barrier: Whether a step may be made as late as the next forward pass.
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
-        pack: How many bytes of small tensors travel together; 0 sends each alone.
+        grouping: What gradients are sent as.
         undo: Whether a step that not all parameters can make is taken back.
         trace: The folder that what was seen is written to at the end, if any.
         compare_every: After how many steps ranks compare their parameters; 0 for never.
@@ -77,7 +77,7 @@ class Scheduled:
         cross_barrier: bool,
         broadcast_buffers: bool,
         sparse: str,
-        pack: int,
+        grouping: Grouping,
         undo: bool,
         trace: Path | None,
         compare_every: int = 0,
@@ -102,7 +102,7 @@ class Scheduled:
         self._crosses = cross_barrier
         self._undoes = undo
         self._broadcasts = broadcast_buffers
-        self._pack = pack
+        self._pack = grouping.pack
         # Who has asked for trials, or for the plain way, needs no advice.
         self._advises = auto is None and cross_barrier
         self._with_buffers = [module for module in model.modules() if module._buffers]
@@ -138,7 +138,7 @@ class Scheduled:
             still_held=self._claim.check_held,
             wait_at_end=not cross_barrier,
             sparse=sparse,
-            pack=pack,
+            grouping=grouping,
             round_over=self._round_over,
         )
         self._steppers: list[Stepper] = []

@@ -91,6 +91,50 @@ fn a_pack_is_no_larger_than_a_piece_unless_the_file_says_so() {
 }
 
 #[test]
+fn what_the_tensor_scheduler_is_told_reaches_it() {
+    let parameters = |tensor: Value| {
+        let job = job(json!({"schedule": {"tensor": tensor}}));
+        job.settings(of_four()).expect("settings").tensor_parameters()
+    };
+    let fused = parameters(json!({
+        "policy": "fusion", "threshold": "8 MiB", "cycle": "2 ms", "groups": 3
+    }));
+    let wanted = TensorParameters {
+        policy: "fusion".to_owned(),
+        threshold: Some(Bytes::new(8 << 20)),
+        cycle: Some(Time::from_us(2_000)),
+        groups: Some(3),
+        ..TensorParameters::default()
+    };
+    assert_eq!(fused, wanted);
+    assert_eq!(parameters(json!({"credit": "1 MiB"})).credit, Some(Bytes::new(1 << 20)));
+    let buckets = parameters(json!({"policy": "ddp", "bucket": "2 MiB", "first_bucket": "1 KiB"}));
+    let both = (Some(Bytes::new(2 << 20)), Some(Bytes::new(1 << 10)));
+    assert_eq!((buckets.bucket, buckets.first_bucket), both);
+}
+
+#[test]
+fn a_coordination_that_is_named_is_what_ranks_agree_by() {
+    let coordination = json!({"policy": "cached", "cycle": "3 ms", "cache": 7});
+    let job = job(json!({"schedule": {"coordination": coordination}}));
+    let settings = Settings { elsewhere: true, ..job.settings(of_four()).expect("settings") };
+    let (engine, _) = plans::decider(&settings).expect("an engine");
+    let agreed = engine.coordination.expect("ranks agree");
+    assert_eq!((agreed.policy.tag(), agreed.settings.cache), ("cached", 7));
+    assert_eq!((agreed.settings.cycle, engine.freeze), (Time::from_us(3_000), None));
+    let plain = Settings { coordination: None, ..settings };
+    let (engine, _) = plans::decider(&plain).expect("an engine");
+    let agreed = engine.coordination.expect("ranks agree");
+    assert_eq!(agreed.policy.tag(), "agreed");
+    assert!(engine.freeze.is_some() && agreed.settings.threshold > Bytes::default());
+    // A policy that packs is handed tensors one by one, or its own keys would mean nothing.
+    let packs = Settings { tensor: "fusion".to_owned(), partition: None, ..plain };
+    let (engine, _) = plans::decider(&packs).expect("an engine");
+    let agreed = engine.coordination.expect("ranks agree");
+    assert_eq!(agreed.settings.threshold, Bytes::default());
+}
+
+#[test]
 fn mistakes_name_the_key_of_the_file() {
     let plain = || json!({});
     let two = || Here { fabric: Some(fabric(&[2, 2])), ..of_four() };
@@ -110,6 +154,7 @@ fn mistakes_name_the_key_of_the_file() {
         (json!({"schedule": {"policy": "fastest"}}), two(), "schedule.policy"),
         (json!({"schedule": {"order": "alphabetical"}}), two(), "schedule.order"),
         (json!({"schedule": {"chunks": 0}}), two(), "schedule.chunks"),
+        (json!({"schedule": {"threshold": 0}}), two(), "schedule.threshold"),
         (json!({"schedule": {"send_ahead": "1 B"}}), two(), "schedule.send_ahead"),
         (json!({"schedule": {"tensor": {"policy": "lifo"}}}), two(), "schedule.tensor.policy"),
         (
@@ -123,6 +168,16 @@ fn mistakes_name_the_key_of_the_file() {
             "schedule.tensor.partition",
         ),
         (json!({"schedule": {"tensor": {"pack": "many"}}}), two(), "schedule.tensor.pack"),
+        (
+            json!({"schedule": {"tensor": {"policy": "fifo", "credit": "1 MiB"}}}),
+            two(),
+            "schedule.tensor.credit",
+        ),
+        (
+            json!({"schedule": {"coordination": {"policy": "tree", "cache": 4}}}),
+            two(),
+            "schedule.coordination.cache",
+        ),
         (json!({"timeouts": {"link": "0 s"}}), two(), "timeouts.link"),
         (plain(), Here { plans: vec![plan_of(&[4], 1)], ..two() }, "plan.fabric"),
         (plain(), Here { plans: vec![plan_of(&[8], 1)], ..of_four() }, "plan.fabric"),
