@@ -445,6 +445,14 @@ def test_the_command_names_its_files(folder, allrail_cli):
     (folder / "job.yaml").write_text(yaml.safe_dump(LARGE))
     told = allrail_cli("apply", "job.yaml", "--out", "files", "--json")
     found = json.loads(told.stdout)
-    assert found["megatron"] == {"files": ["files/megatron.args"], "why": None}
+    left = ["schedule.algorithms: [ring, ring]"]
+    assert found["megatron"] == {"files": ["files/megatron.args"], "why": None, "left": left}
     assert found["fsdp"]["files"] == []
     assert "zero" in found["fsdp"]["why"]
+
+
+def test_what_a_tool_leaves_to_others_is_in_its_line(folder, allrail_cli):
+    (folder / "job.yaml").write_text(yaml.safe_dump(LARGE))
+    told = allrail_cli("apply", "job.yaml", "--out", "files", "--for", "megatron")
+    line = "megatron  files/megatron.args; not in it: schedule.algorithms: [ring, ring]\n"
+    assert told.stdout == line

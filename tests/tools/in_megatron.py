@@ -106,6 +106,7 @@ def answer(case) -> dict[str, object]:
         "parameters": str(args.params_dtype),
         "reduced_in_fp32": whole.ddp.grad_reduce_in_fp32,
         "sharded_optimizer": whole.ddp.use_distributed_optimizer,
+        "bucket": whole.ddp.bucket_size,
         "stages": None
         if layout is None
         else [[len(one) for one in rank] for rank in layout.layout],

@@ -57,8 +57,11 @@ V3 = {"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61}
     "rope_theta": 10000,
 }
 
+BUCKETS = {"tensor": {"policy": "ddp", "bucket": "100 MB", "first_bucket": "100 MB"}}
+
 MEGATRON = [
     layout("llama3_8b", 64, zero=1, global_batch=128),
+    {**layout("llama3_8b", 64, zero=1), "schedule": BUCKETS},
     layout("llama3_8b", 64, zero=1, gradient_precision="bf16"),
     layout("llama3_8b", 64, zero=1, overlap_gradients=False),
     layout("llama3_8b", 64, zero=1, overlap_parameters=False, precision="fp32"),

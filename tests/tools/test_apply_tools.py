@@ -77,6 +77,8 @@ def test_megatron_lm_starts_with_the_flags_and_lays_ranks_out_so(index):
     assert said["tied"] == bool(sizes.get("tied"))
     assert said["experts"] == (sizes.get("experts") or {}).get("count")
     assert said["sharded_optimizer"] == (decision.parallelism["zero"] > 0)
+    # 100 MB of fp32.
+    assert said["bucket"] == (25_000_000 if decision.reads("bucket") else None)
     summed = decision.workload.get("gradient_precision") or decision.workload["precision"]
     if decision.workload["precision"] != "fp32":
         assert said["reduced_in_fp32"] == (summed == "fp32")

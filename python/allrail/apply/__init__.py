@@ -1,7 +1,8 @@
 """What changes the real thing: files for the tools that train, from what a scenario has decided.
 
 `decision.py` is what a scenario says, with what it leaves out filled in; each tool has a file
-beside it that turns a `Decision` into the text of files, or says why it cannot.
+beside it that turns a `Decision` into the text of files, or says why it cannot. `keys.py` has what
+becomes of each key of `schedule`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from allrail.apply import ddp, fsdp, job_file, megatron, nccl, torchtitan
 from allrail.apply.decision import Decision, Inapplicable
+from allrail.apply.keys import keep_to
 from allrail.errors import InputError, did_you_mean
 from allrail.files import staged_folder
 from allrail.manifest import reading
@@ -38,11 +40,14 @@ class Written:
         target: The tool.
         files: What was written for it; nothing where it cannot do what was decided.
         why: Why nothing was.
+        left: Decisions that the files do not carry: it leaves them to others, such as the library
+            that runs its collectives.
     """
 
     target: str
     files: tuple[Path, ...]
     why: str = ""
+    left: tuple[str, ...] = ()
 
 
 def apply(
@@ -83,14 +88,14 @@ def apply(
 
 def _write(decision: Decision, named: list[str], folder: Path) -> list[Written]:
     texts: dict[str, dict[str, str] | Inapplicable] = {}
+    left: dict[str, tuple[str, ...]] = {}
     for name in named or TARGETS:
         try:
             texts[name] = TARGETS[name].files(decision)
+            left[name] = keep_to(name, decision)
         except Inapplicable as why:
             if named:
-                raise InputError(
-                    str(why), source="--for", value=name, hint="leave it out, or change the layout"
-                ) from None
+                raise InputError(str(why), source="--for", value=name, hint=why.hint) from None
             texts[name] = why
     written = []
     with ExitStack() as moved:  # of all tools or of none
@@ -101,5 +106,6 @@ def _write(decision: Decision, named: list[str], folder: Path) -> list[Written]:
             staged = moved.enter_context(staged_folder(folder, f"apply {name}"))
             for file, text in found.items():
                 (staged / file).write_text(text, encoding="utf-8", newline="\n")
-            written.append(Written(name, tuple(folder / file for file in found)))
+            files = tuple(folder / file for file in found)
+            written.append(Written(name, files, left=left[name]))
     return written

@@ -21,7 +21,16 @@ AXES = ("tp", "cp", "pp", "ep", "op")
 
 
 class Inapplicable(Exception):  # noqa: N818, it is an answer
-    """A tool cannot do what was decided; its text says what."""
+    """A tool cannot do what was decided; its text says what.
+
+    Args:
+        why: What it lacks.
+        hint: What to do.
+    """
+
+    def __init__(self, why: str, *, hint: str = "leave it out, or change the layout") -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,20 @@ class Decision:
         """The tensor scheduler and its keys."""
         found: dict[str, Any] = self.schedule.get("tensor") or {"policy": "fifo"}
         return found
+
+    @property
+    def tensor_policy(self) -> dict[str, Any]:
+        """The core's row of the tensor scheduler: `reads`, `crosses_barrier`, `one_order`."""
+        from allrail.scenario.fields import table
+
+        rows = table("tensor_policies")
+        return next(row for row in rows if row["name"] == self.tensor["policy"])
+
+    @property
+    def has_barrier(self) -> bool:
+        """Whether all layers of a step wait for all gradients of the one before."""
+        said = self.tensor.get("barrier")
+        return not self.tensor_policy["crosses_barrier"] if said is None else bool(said)
 
     def reads(self, key: str) -> bool:
         """Whether its tensor scheduler has such a key.

@@ -31,6 +31,7 @@ _OPTIMIZERS = {
     "momentum": ["--optimizer sgd", "--sgd-momentum 0.9"],
     "sgd": ["--optimizer sgd", "--sgd-momentum 0.0"],
 }
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -159,14 +160,29 @@ def _states(decision: Decision) -> list[str]:
     shard = parallelism.get("shard")
     if zero and shard and shard < decision.replicas:
         flags.append(f"--num-distributed-optimizer-instances {decision.replicas // shard}")
-    if parallelism["overlap_gradients"]:
-        flags.append("--overlap-grad-reduce")
     precision = decision.workload["precision"]
     summed = decision.workload.get("gradient_precision") or precision
+    if parallelism["overlap_gradients"]:
+        flags += ["--overlap-grad-reduce", *_buckets(decision, summed)]
     if (precision, summed) == ("bf16", "bf16"):
         flags.append("--grad-reduce-in-bf16")
     if (precision, summed) == ("fp16", "fp32"):
         flags.append("--accumulate-allreduce-grads-in-fp32")
+    return flags
+
+
+def _buckets(decision: Decision, summed: str) -> list[str]:
+    """The size of a bucket, in elements, where the scenario has buckets."""
+    if not decision.reads("bucket"):
+        return []
+    from allrail import _core
+
+    size = _core.parse_quantity("size", decision.tensor.get("bucket", "25 MiB"))
+    flags = [f"--ddp-bucket-size {-(-size // _BYTES[summed])}"]
+    if "first_bucket" not in decision.tensor:
+        flags.append(
+            "# Its first bucket is as large as the others; the scenario's closes at 1 MiB."
+        )
     return flags
 
 

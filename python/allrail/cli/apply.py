@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from allrail.cli import options
+
+if TYPE_CHECKING:
+    from allrail.apply import Written
 
 
 @click.command()
@@ -44,7 +48,8 @@ def command(
       torchtitan  flags of torchtitan
       nccl        a file for NCCL's tuner plugin, and settings of its environment, with why
 
-    A tool that cannot do what was decided gets no file, and a line that says what it lacks.
+    A tool that cannot do what was decided gets no file, and a line that says what it lacks. What it
+    leaves to others of `schedule`, such as the library that runs its collectives, is in its line.
 
     \b
     Examples:
@@ -59,11 +64,20 @@ def command(
     if as_json:
         output.print_json(
             {
-                one.target: {"files": [str(path) for path in one.files], "why": one.why or None}
+                one.target: {
+                    "files": [str(path) for path in one.files],
+                    "why": one.why or None,
+                    "left": list(one.left),
+                }
                 for one in written
             }
         )
         return
-    output.pairs(
-        [(one.target, ", ".join(map(str, one.files)) or f"- ({one.why})") for one in written]
-    )
+    output.pairs([(one.target, _line(one)) for one in written])
+
+
+def _line(one: Written) -> str:
+    if not one.files:
+        return f"- ({one.why})"
+    left = f"; not in it: {', '.join(one.left)}" if one.left else ""
+    return ", ".join(map(str, one.files)) + left
