@@ -108,7 +108,7 @@ impl SimulateError {
                     let hint = if whole {
                         format!(
                             "{valid} do; an all-reduce as a whole is one on a single dimension, that on \
-                             the last of several with `baseline` and `round_robin`, and every one with \
+                             the last of several with `policy: baseline`, and every one with \
                              `composition: sequential`"
                         )
                     } else {
