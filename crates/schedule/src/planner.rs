@@ -130,7 +130,7 @@ impl Request {
     }
 
     /// Whether an all-reduce of stages can only end in a whole one: the algorithm that is named for its last
-    /// dimension does nothing else, and the policy can merge the two stages there.
+    /// dimension does nothing else, and the policy merges the two stages there.
     fn ends_whole(&self) -> bool {
         let spanned = self.spanned();
         let stages = self.operation == Operation::AllReduce
@@ -144,7 +144,7 @@ impl Request {
         let does = self.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
         does.contains(&Operation::AllReduce)
             && !does.contains(&Operation::ReduceScatter)
-            && self.plugins.named(&self.policy).is_ok_and(|one| one.composes(Composition::Merged))
+            && self.plugins.named(&self.policy).is_ok_and(|one| one.keeps_the_order())
     }
 
     /// Refuses what is out of range.

@@ -28,6 +28,10 @@ impl ChunkScheduler for Baseline {
         true
     }
 
+    fn keeps_the_order(&self) -> bool {
+        true
+    }
+
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
         let order = order(problem.operation, problem.dimensions, problem.parameters.composition);
         Ok(vec![order; problem.chunks.len()])

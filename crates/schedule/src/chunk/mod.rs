@@ -135,6 +135,11 @@ pub trait ChunkScheduler: Send + Sync {
         composition == Composition::Stages
     }
 
+    /// Whether every chunk visits the dimensions in their order, so that merged all-reduces all end on the last.
+    fn keeps_the_order(&self) -> bool {
+        false
+    }
+
     /// The stages of every chunk.
     ///
     /// # Errors
