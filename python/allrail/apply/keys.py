@@ -111,15 +111,16 @@ def _in_megatron_s_buckets(decision: Decision) -> Fate:
     parallelism = decision.parallelism
     plain = decision.degrees["pp"] == 1 and parallelism["zero"] < 2
     fits = decision.reads("bucket") and plain and parallelism["overlap_gradients"]
-    return Fate.CARRIED if fits else Fate.REFUSED
+    return Fate.CARRIED if fits else Fate.LEFT
 
 
 def _as_large_as_others(decision: Decision) -> Fate:
     first, other = (decision.tensor.get(key) for key in ("first_bucket", "bucket"))
-    return _in_megatron_s_buckets(decision) if first == other else Fate.REFUSED
+    return _in_megatron_s_buckets(decision) if first == other else Fate.LEFT
 
 
-_FRAMEWORK = _fates(left=_COLLECTIVES, refused=(*_GRADIENTS, *_EXCHANGE, *_COORDINATION))
+# In which order gradients go is a framework's own; what travels between whom is not.
+_FRAMEWORK = _fates(left=(*_COLLECTIVES, *_GRADIENTS), refused=(*_EXCHANGE, *_COORDINATION))
 _BUCKETS = ("tensor.policy", "tensor.bucket")
 
 FATES: dict[str, dict[str, Fate | Callable[[Decision], Fate]]] = {

@@ -173,7 +173,9 @@ def _states(decision: Decision) -> list[str]:
 
 def _buckets(decision: Decision, summed: str) -> list[str]:
     """The size of a bucket, in elements, where the scenario has buckets."""
-    if not decision.reads("bucket"):
+    # Its Megatron-FSDP, and later stages of a pipeline, have no such buckets.
+    plain = decision.degrees["pp"] == 1 and decision.parallelism["zero"] < 2
+    if not (plain and decision.reads("bucket")):
         return []
     from allrail import _core
 
