@@ -29,13 +29,24 @@ def write() -> Path:
         part = _part(kind, keys, types)
         if part is not None:
             parts[kind] = part
+    others = [
+        kind
+        for kind in sorted(CONFIG_MAPPING.keys())
+        if kind not in types and kind not in parts and kind not in _core.hugging_face_types()
+    ]
     path = READER / "defaults.json"
     lines = [
         f'  "{kind}": {json.dumps(one, sort_keys=True)}' for kind, one in sorted(types.items())
     ]
     rows = [f'  "{kind}": {json.dumps(one, sort_keys=True)}' for kind, one in sorted(parts.items())]
     path.write_text(
-        '{\n"types": {\n' + ",\n".join(lines) + '\n},\n"parts": {\n' + ",\n".join(rows) + "\n}\n}\n"
+        '{\n"types": {\n'
+        + ",\n".join(lines)
+        + '\n},\n"parts": {\n'
+        + ",\n".join(rows)
+        + '\n},\n"others": '
+        + json.dumps(others)
+        + "\n}\n"
     )
     return path
 

@@ -88,4 +88,5 @@ def test_counts_of_all_types():
     found = re.search(r"(\d+) equal", last)
     assert found is not None, outcome.stdout[-2000:] + outcome.stderr[-2000:]
     assert int(found[1]) >= 150, last
+    assert "counts otherwise" not in last, outcome.stdout
     assert outcome.returncode == 0, outcome.stdout

@@ -353,6 +353,47 @@ fn an_unknown_type_is_refused_with_a_hint_that_works() {
     assert!(!error.hint.contains("set `model_type`"), "{}", error.hint);
 }
 
+/// Of types that the library has and no row describes, no other type is named: it would count otherwise.
+#[test]
+fn a_type_of_the_library_that_is_not_read_is_taken_for_no_other() {
+    let sizes = json!({"d_model": 64, "hidden_size": 64, "num_hidden_layers": 2, "encoder_layers": 2,
+        "decoder_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000});
+    for kind in ["whisper", "albert", "deberta-v2", "led", "longt5", "axk1"] {
+        let mut config = sizes.clone();
+        config["model_type"] = json!(kind);
+        let error = transformer(config.as_object().expect("an object"), None).expect_err("refused");
+        assert!(!error.hint.contains("set `model_type`"), "{kind}: {}", error.hint);
+        assert!(error.hint.contains("allrail import"), "{kind}: {}", error.hint);
+    }
+}
+
+/// The hint says where the name stands that is to be changed.
+#[test]
+fn an_unknown_text_model_is_named_as_such() {
+    let mut text = json!({"model_type": "tomorrow", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000});
+    let whole = |text: &Value| json!({"model_type": "llava", "text_config": text});
+    let error =
+        transformer(whole(&text).as_object().expect("an object"), None).expect_err("unknown");
+    assert!(error.hint.contains("set its text model's `model_type` to `llama`"), "{}", error.hint);
+    text["model_type"] = json!("llama");
+    assert!(parameters(&whole(&text)) > 0);
+}
+
+/// The head is the whole's, and what two stacks share is the text model's.
+#[test]
+fn a_head_of_its_own_leaves_stacks_their_table() {
+    let text = json!({"model_type": "bart", "d_model": 64, "encoder_layers": 2, "decoder_layers": 2,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 128,
+        "decoder_ffn_dim": 128, "vocab_size": 1000, "max_position_embeddings": 64});
+    let whole = |tied: bool| {
+        parameters(
+            &json!({"model_type": "florence2", "text_config": text, "tie_word_embeddings": tied}),
+        )
+    };
+    assert_eq!(whole(false) - whole(true), 64 * 1000);
+}
+
 /// Of a model of pictures and words the text model is read, with what its class fixes.
 #[test]
 fn of_several_parts_the_text_model_is_read() {

@@ -2,7 +2,7 @@
 //!
 //! `benches/hugging_face --defaults` writes the file from the classes; nothing of the library is needed to read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde::Deserialize;
@@ -27,6 +27,8 @@ pub(super) struct Part {
 struct Defaults {
     types: BTreeMap<String, Object<String, Value>>,
     parts: BTreeMap<String, Part>,
+    /// Types of the library that no row describes.
+    others: BTreeSet<String>,
 }
 
 fn all() -> &'static Defaults {
@@ -39,6 +41,11 @@ fn all() -> &'static Defaults {
 /// Of a type of model.
 pub(super) fn of(kind: &str) -> Option<&'static Object<String, Value>> {
     all().types.get(kind)
+}
+
+/// Whether the library has the type, and no row describes its layers.
+pub(super) fn is_other(kind: &str) -> bool {
+    all().others.contains(kind)
 }
 
 /// Of a type of several parts.

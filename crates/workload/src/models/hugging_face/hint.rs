@@ -3,11 +3,15 @@
 use serde_json::{Map as Object, Value};
 
 use super::nested::OTHER;
-use super::{Config, EXPERTS, one, wrong};
+use super::{Config, EXPERTS, defaults, one, wrong};
 use crate::error::WorkloadError;
 
-/// The error for a type that is in no row.
-pub(super) fn unknown(config: &Config<'_>) -> WorkloadError {
+/// What to do about a model that no keys describe.
+const OTHERWISE: &str = "import a profile of a step (`allrail import rank0.json -o out`), or give its layers by \
+                         numbers (`model: {layers: [...]}`)";
+
+/// The error for a type that is in no row; `nested` is a model within another.
+pub(super) fn unknown(config: &Config<'_>, nested: bool) -> WorkloadError {
     let kind = config.text("model_type");
     if kind.is_empty() && !config.object.contains_key("architectures") {
         return wrong(
@@ -18,19 +22,24 @@ pub(super) fn unknown(config: &Config<'_>) -> WorkloadError {
         );
     }
     if OTHER.contains(&kind) {
-        return wrong(
-            "model_type",
-            kind,
-            "its layers, or some of them, are no attention (state space, linear, convolution)",
-            "import a trace of it, or describe its layers in a file with `transformer`",
-        );
+        let why =
+            "its layers, or some of them, are no attention (state space, linear, convolution)";
+        return wrong("model_type", kind, why, OTHERWISE);
+    }
+    // Whoever trusts another type's count of a class that is known to differ is misled.
+    if defaults::is_other(kind) {
+        let why = "its class in `transformers` has layers or ends of a kind that is not read";
+        return wrong("model_type", kind, why, OTHERWISE);
     }
     let hint = match like(config.object) {
-        Some(name) => format!(
-            "where its layers are those of a `{name}`, set `model_type` to `{name}` in the file; or describe it \
-             as `transformer`"
-        ),
-        None => "describe its layers in a file with `transformer`".to_owned(),
+        Some(name) => {
+            let whose = if nested { "its text model's " } else { "" };
+            format!(
+                "where its layers are those of a `{name}`, set {whose}`model_type` to `{name}` in the file; or give \
+                 its sizes (`model: {{transformer: {{...}}}}`)"
+            )
+        }
+        None => OTHERWISE.to_owned(),
     };
     let why = format!("the architecture ({}) is not known", config.architecture());
     wrong("model_type", kind, &why, &hint)

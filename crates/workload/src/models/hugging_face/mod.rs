@@ -45,7 +45,8 @@ const HEADS: &[&str] = &[
     "attention_heads",
     "encoder_attention_heads",
 ];
-const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads", "n_head_kv"];
+const KV_HEADS: &[&str] =
+    &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
 const FEED_FORWARD: &[&str] = &[
     "intermediate_size",
     "n_inner",
@@ -102,7 +103,7 @@ fn one(
     let config = Config::new(object, defaults::of(kind));
     config.get("model_type");
     let found = rows().find(|row| row.types.contains(&kind));
-    let Some(row) = found else { return Err(hint::unknown(&config)) };
+    let Some(row) = found else { return Err(hint::unknown(&config, nested)) };
     if !nested {
         config.written(LAYERS)?;
         config.written(HIDDEN)?;

@@ -3,6 +3,7 @@
 use serde_json::{Map as Object, Value, json};
 
 use super::defaults;
+use super::pairs::ONE_TABLE;
 
 /// Types of models with layers that are no attention.
 pub(super) const OTHER: [&str; 39] = [
@@ -77,12 +78,14 @@ pub(super) fn part(object: &Object<String, Value>) -> Option<(Object<String, Val
     // The class of the whole ties its tables, and so says it.
     let own = part.get("tie_word_embeddings").and_then(Value::as_bool);
     let said = object.get("tie_word_embeddings").and_then(Value::as_bool);
+    let by_class = || {
+        let kind = part.get("model_type").and_then(Value::as_str)?;
+        defaults::of(kind)?.get("tie_word_embeddings")?.as_bool()
+    };
+    let one_table = own.or_else(by_class) == Some(true);
     let tied = match known {
         Some(known) => {
-            let own = own.or_else(|| {
-                let kind = part.get("model_type").and_then(Value::as_str)?;
-                defaults::of(kind)?.get("tie_word_embeddings")?.as_bool()
-            });
+            let own = own.or_else(by_class);
             let whole = known.tied.map(|tied| said.unwrap_or(tied));
             let tied = whole.or(own).unwrap_or(false) || (known.forwards && own == Some(true));
             if said.is_none() && own != Some(tied) {
@@ -94,6 +97,10 @@ pub(super) fn part(object: &Object<String, Value>) -> Option<(Object<String, Val
     };
     if let Some(tied) = tied {
         part.insert("tie_word_embeddings".to_owned(), json!(tied));
+    }
+    // The whole says it of its head; what two stacks share, the text model's class says.
+    if one_table && tied == Some(false) {
+        part.insert(ONE_TABLE.to_owned(), json!(true));
     }
     // `LlavaModel` ends with its text model's last layer.
     if let Some(names) = object.get("architectures").filter(|_| !part.contains_key("architectures"))

@@ -4,7 +4,8 @@ use super::{Config, FEED_FORWARD, KV_HEADS};
 use crate::models::transformer::TransformerSpec;
 
 /// Keys that change neither sizes nor operations: beginnings, ends and whole names.
-const HARMLESS: [&str; 43] = [
+const HARMLESS: [&str; 44] = [
+    super::pairs::ONE_TABLE,
     "_name_or_path",
     "_attn_implementation",
     "architectures",

@@ -36,12 +36,15 @@ pub(super) static PAIRS: &[Row] = &[
         experts: Some(ExpertsRow { visits: Some(1), ..EXPERTS }),
         read: |config, spec| {
             t5(config, spec)?;
-            tables(spec);
+            tables(config, spec);
             sparse(config, spec, |layer, step| step == 1 || layer % step == 1)
         },
         ..T5
     },
 ];
+
+/// A key that no file has: two stacks share a table though the head, which is the whole's, has its own.
+pub(super) const ONE_TABLE: &str = "_one_table";
 
 /// Which layers of each stack have experts, by a step of its own.
 fn sparse(config: &Config<'_>, spec: &mut TransformerSpec, with: fn(u32, u32) -> bool) -> Read {
@@ -62,13 +65,13 @@ fn pair(config: &Config<'_>, spec: &mut TransformerSpec) -> Read {
     spec.decoder_layers = config.small(&["decoder_layers"])?;
     spec.decoder_heads = config.size(&["decoder_attention_heads"])?;
     spec.decoder_feed_forward = config.size(&["decoder_ffn_dim"])?;
-    tables(spec);
+    tables(config, spec);
     Ok(())
 }
 
 /// One table for both stacks and the head, or one for each and a shared one that nobody reads.
-fn tables(spec: &mut TransformerSpec) {
-    if !spec.tied {
+fn tables(config: &Config<'_>, spec: &mut TransformerSpec) {
+    if !spec.tied && !config.flag(&[ONE_TABLE], false) {
         spec.others = spec.hidden.saturating_mul(spec.vocabulary).saturating_mul(2);
     }
 }
