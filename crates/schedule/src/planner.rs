@@ -226,6 +226,30 @@ impl Request {
             || !algorithm.operations().contains(&Operation::ReduceScatter))
     }
 
+    /// Refuses to merge the last two stages of chunks that end on different dimensions where one of
+    /// them has an algorithm that does less than all stages.
+    fn check_merged(&self, names: &[String]) -> Result<(), ScheduleError> {
+        let merges = self.operation == Operation::AllReduce
+            && self.parameters.composition == Composition::Merged
+            && !self.plugins.named(&self.policy)?.keeps_the_order();
+        for id in self.spanned().into_iter().filter(|_| merges) {
+            let name = &names[id.index()];
+            let does = self.programs.named(name)?.operations();
+            if let Some(lacks) = self.stage_operations().iter().find(|one| !does.contains(one)) {
+                return Err(field(
+                    &format!("schedule.algorithms[{}]", id.0),
+                    name,
+                    format!(
+                        "it does no {lacks}, and chunks of `{}` end on any dimension",
+                        self.policy
+                    ),
+                    "use `policy: baseline`, or an algorithm such as `ring`",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses programs that are for collectives of other sizes.
     fn check_sizes(&self, names: &[String]) -> Result<(), ScheduleError> {
         for id in self.spanned() {
@@ -351,6 +375,9 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     let one_stage = request.is_one_stage()?;
     let operations = if one_stage { &[Operation::AllReduce] } else { request.stage_operations() };
     request.check_sizes(&algorithms)?;
+    if !one_stage {
+        request.check_merged(&algorithms)?;
+    }
     let named = (algorithms.as_slice(), &request.programs);
     let model = model(&request.fabric, named, &spanned, operations, request.endpoint_delay)?;
     let members = spanned.iter().map(|id| u64::from(request.fabric.dimension(*id).size)).product();

@@ -45,3 +45,22 @@ fn elsewhere_it_is_refused_as_before() {
         assert!(plan(&over_two("baseline", [name, "ring"])).is_err(), "{name} cannot scatter");
     }
 }
+
+#[test]
+fn merged_by_name_it_is_refused_where_chunks_end_on_any_dimension() {
+    for policy in chunk::ALL {
+        for names in
+            [["ring", WHOLE[0]], [WHOLE[0], "ring"], [WHOLE[1], "ring"], ["ring", WHOLE[1]]]
+        {
+            let mut said = over_two(policy.tag(), names);
+            said.parameters.composition = Composition::Merged;
+            let last = names[1] != "ring";
+            assert_eq!(
+                plan(&said).is_ok(),
+                policy.keeps_the_order() && last,
+                "{} {names:?}",
+                policy.tag()
+            );
+        }
+    }
+}
