@@ -180,7 +180,11 @@ WRONG = [
         {},
         ["`own.xml`", "for 1 KiB to 1 MiB", "4 MiB"],
     ),
-    (RING, {"kinds": ("switch", "switch"), "after": ["ring"]}, ["reduce_scatter", "merged"]),
+    (
+        RING,
+        {"kinds": ("switch", "switch"), "after": ["ring"]},
+        ["reduce_scatter", "policy: baseline"],
+    ),
     (RING, {"names": ["other.xml"]}, ["schedule.algorithms[0]", "no such file"]),
     (RING, {"names": ["own.txt"]}, ["schedule.algorithms[0]", "it is not an algorithm"]),
     (re.sub(r'depid="2" deps="1"', 'depid="-1" deps="-1"', PAIRS, count=1), {}, ["line", "GPU 0"]),

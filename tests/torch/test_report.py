@@ -165,6 +165,9 @@ def test_a_rank_that_is_late_is_blamed(on_ranks):
             if any("later than the median" in line for line in findings):
                 break
             time.sleep(0.1)  # until a sign of life has told it
+        store, _, ranks = store_of_job()
+        store.set(f"late: heard by {rank}", "1")  # the other hears of it as long as both are there
+        store.wait([f"late: heard by {each}" for each in range(ranks)], timedelta(seconds=100))
         art.release(model)
         return findings
 

@@ -356,6 +356,12 @@ impl Search {
         for id in on {
             tag.clone_into(&mut names[id.index()]);
         }
+        // An all-reduce that ends in a whole one is for who names its algorithm.
+        self.request.algorithms = Some(names.clone().into());
+        let last = self.request.spanned().last().copied();
+        if self.request.ends_whole() && last.is_some_and(|id| on.contains(&id)) {
+            return;
+        }
         // One that does not go there is none.
         let Ok(time) = time(&mut self.request, &names) else { return };
         let counted = time * u128::from(if names == self.usual { self.tenths } else { 10 });

@@ -126,12 +126,13 @@ impl Request {
         }
         self.validate()?;
         let algorithms = Some(self.algorithm_names()?.into());
-        Ok(Cow::Owned(Self { algorithms, ..self.clone() }))
+        let named = Self { algorithms, ..self.clone() };
+        Ok(Cow::Owned(named.decided()?.into_owned()))
     }
 
     /// Whether an all-reduce of stages can only end in a whole one: the algorithm that is named for its last
     /// dimension does nothing else, and the policy merges the two stages there.
-    fn ends_whole(&self) -> bool {
+    pub(crate) fn ends_whole(&self) -> bool {
         let spanned = self.spanned();
         let stages = self.operation == Operation::AllReduce
             && self.parameters.composition == Composition::Stages
@@ -144,7 +145,10 @@ impl Request {
         let does = self.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
         does.contains(&Operation::AllReduce)
             && !does.contains(&Operation::ReduceScatter)
-            && self.plugins.named(&self.policy).is_ok_and(|one| one.keeps_the_order())
+            && self
+                .plugins
+                .named(&self.policy)
+                .is_ok_and(super::chunk::ChunkScheduler::keeps_the_order)
     }
 
     /// Refuses what is out of range.
