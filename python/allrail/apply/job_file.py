@@ -149,7 +149,7 @@ def _one_order(decision: Decision) -> str:
 
 def _check_one_order(said: dict[str, Any], reason: str, taken: tuple[int, ...]) -> None:
     """Refuse what process groups of torch.distributed do in their own way."""
-    keys = _OWN_ORDER
+    keys: tuple[str, ...] = _OWN_ORDER
     if sum(size > 1 for size in taken) == 1:
         keys += ("chunks", "smallest_chunk")  # pieces go whole there
     for key in keys:
