@@ -345,7 +345,8 @@ impl Search {
         if request.plugins.named(&request.policy)?.is_expensive() {
             "baseline".clone_into(&mut request.policy);
         }
-        let time = time(&mut request, &usual);
+        name(&mut request, &usual);
+        let time = time(&request);
         let best = time.map(|time| (time * u128::from(preference.tenths), usual.clone()));
         Ok(Self { request, tenths: preference.tenths, usual, best })
     }
@@ -357,13 +358,13 @@ impl Search {
             tag.clone_into(&mut names[id.index()]);
         }
         // An all-reduce that ends in a whole one is for who names its algorithm.
-        self.request.algorithms = Some(names.clone().into());
+        name(&mut self.request, &names);
         let last = self.request.spanned().last().copied();
         if self.request.ends_whole() && last.is_some_and(|id| on.contains(&id)) {
             return;
         }
         // One that does not go there is none.
-        let Ok(time) = time(&mut self.request, &names) else { return };
+        let Ok(time) = time(&self.request) else { return };
         let counted = time * u128::from(if names == self.usual { self.tenths } else { 10 });
         if self.best.as_ref().is_ok_and(|(least, _)| *least <= counted) {
             return;
@@ -372,9 +373,12 @@ impl Search {
     }
 }
 
-/// When the schedule with these algorithms ends, in picoseconds.
-fn time(request: &mut Request, names: &[String]) -> Result<u128, ScheduleError> {
+fn name(request: &mut Request, names: &[String]) {
     request.algorithms = Some(names.to_vec().into());
+}
+
+/// When the schedule ends, in picoseconds.
+fn time(request: &Request) -> Result<u128, ScheduleError> {
     finish(request).map(|time| u128::from(time.as_ps()))
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use allrail_collective::{
     Algorithm, ChunkPlan, CollectivePlan, Operation, Stage, StageModel,
-    algorithm::OwnPrograms,
+    algorithm::{self, OwnPrograms},
     model::topology_aware,
     plan::{SCHEMA_VERSION, check_stages},
 };
@@ -13,7 +13,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Fabric, Wiring};
 
 use crate::algorithms::{self, Algorithms, Choice, Preference};
-use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
+use crate::chunk::{self, ChunkScheduler, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
 use crate::evaluate::{Evaluation, Work, evaluate};
 use crate::key::Inputs;
@@ -145,10 +145,7 @@ impl Request {
         let does = self.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
         does.contains(&Operation::AllReduce)
             && !does.contains(&Operation::ReduceScatter)
-            && self
-                .plugins
-                .named(&self.policy)
-                .is_ok_and(super::chunk::ChunkScheduler::keeps_the_order)
+            && self.plugins.named(&self.policy).is_ok_and(ChunkScheduler::keeps_the_order)
     }
 
     /// Refuses what is out of range.
@@ -230,25 +227,13 @@ impl Request {
             || !algorithm.operations().contains(&Operation::ReduceScatter))
     }
 
-    /// Refuses to merge the last two stages of chunks that end on different dimensions where one of
-    /// them has an algorithm that does less than all stages.
-    fn check_merged(&self, names: &[String]) -> Result<(), ScheduleError> {
-        let merges = self.operation == Operation::AllReduce
-            && self.parameters.composition == Composition::Merged
-            && !self.plugins.named(&self.policy)?.keeps_the_order();
-        for id in self.spanned().into_iter().filter(|_| merges) {
-            let name = &names[id.index()];
-            let does = self.programs.named(name)?.operations();
-            if let Some(lacks) = self.stage_operations().iter().find(|one| !does.contains(one)) {
-                return Err(field(
-                    &format!("schedule.algorithms[{}]", id.0),
-                    name,
-                    format!(
-                        "it does no {lacks}, and chunks of `{}` end on any dimension",
-                        self.policy
-                    ),
-                    "use `policy: baseline`, or an algorithm such as `ring`",
-                ));
+    /// Refuses algorithms that do not do every operation: chunks may end on any dimension, and the time
+    /// model lets the last one do less where stages are merged.
+    fn check_each(&self, names: &[String], operations: &[Operation]) -> Result<(), ScheduleError> {
+        for id in self.spanned() {
+            let algorithm = self.programs.named(&names[id.index()])?;
+            for operation in operations {
+                algorithm::check(algorithm, *operation, self.fabric.dimension(id).size)?;
             }
         }
         Ok(())
@@ -379,8 +364,9 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     let one_stage = request.is_one_stage()?;
     let operations = if one_stage { &[Operation::AllReduce] } else { request.stage_operations() };
     request.check_sizes(&algorithms)?;
-    if !one_stage {
-        request.check_merged(&algorithms)?;
+    let merged = request.parameters.composition == Composition::Merged;
+    if !one_stage && merged && !scheduler.keeps_the_order() {
+        request.check_each(&algorithms, operations)?;
     }
     let named = (algorithms.as_slice(), &request.programs);
     let model = model(&request.fabric, named, &spanned, operations, request.endpoint_delay)?;
