@@ -239,14 +239,14 @@ class _Exchange:
     def _begin_of(self, place: int, path: str, count: int) -> Any:
         name = f"optimizer {self._number} gradient {place} {path}"
 
-        def begin(gradient: Any) -> Any:
+        def begin(gradient: Any) -> list[Any]:
             # A copy: the memory of the framework's array is its own again after the call.
             handle = self._group.all_reduce(
                 np.array(gradient), op="average", name=name, priority=count - place
             )
             with self._lock:
                 self._under_way[place] = handle
-            return np.int32(place)
+            return [np.int32(place)]
 
         return begin
 
@@ -278,12 +278,7 @@ def _by_jax(function: Any, arguments: list[Any], results: list[Any]) -> list[Any
     from jax.experimental import io_callback
 
     shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
-
-    def listed(*given: Any) -> list[Any]:
-        found = function(*given)
-        return found if isinstance(found, list) else [found]
-
-    return list(io_callback(listed, shapes, *arguments))
+    return list(io_callback(function, shapes, *arguments))
 
 
 _CALLBACKS = {"tensorflow": _by_tensorflow, "jax": _by_jax}

@@ -14,13 +14,12 @@ from allrail.apply.decision import Decision, Inapplicable
 from allrail.apply.keys import decided, keep_to, refused, written
 from allrail.errors import InputError
 from allrail.layouts.mapping import block
+from allrail.runtime.job import OWN_TO_GROUPS
 
 ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
 
 _TITLE = "the runtime"
 _SCHEDULE = ("policy", "order", "programs", "smallest_chunk", "threshold", "send_ahead")
-_OWN_ORDER = ("order", "send_ahead", "algorithms", "algorithms_by_operation", "programs")
-"""What process groups of torch.distributed decide for themselves."""
 _SERVERS = "parameter_server"
 
 
@@ -149,7 +148,7 @@ def _one_order(decision: Decision) -> str:
 
 def _check_one_order(said: dict[str, Any], reason: str, taken: tuple[int, ...]) -> None:
     """Refuse what process groups of torch.distributed do in their own way."""
-    keys: tuple[str, ...] = _OWN_ORDER
+    keys: tuple[str, ...] = OWN_TO_GROUPS
     if sum(size > 1 for size in taken) == 1:
         keys += ("chunks", "smallest_chunk")  # pieces go whole there
     for key in keys:

@@ -95,10 +95,9 @@ def check_rates(
             for row in large
         )
         if off > _FASTER:
-            each = limit / _ROOM / 1e9
             raise InputError(
-                f"its {table.ranks} ranks are {100 * off:.0f} % faster than network interfaces of"
-                f" {each:.4g} GB/s ({8 * each:.4g} Gb/s) a rank allow",
+                f"its {table.ranks} ranks are {100 * off:.0f} % faster than {_interfaces(limit)} a"
+                " rank allow",
                 source=table.source,
                 hint=_HINT,
             )
@@ -126,13 +125,18 @@ def check_need(tables: Sequence[Table], levels: Levels, joint: Joint, limit: flo
         if any(one > 1 for one in part[between:])
     )
     if needed > limit:
-        each = limit / _ROOM / 1e9
         raise InputError(
             f"with the others it tells of {needed / 1e9:.4g} GB/s a rank between machines: faster"
-            f" than network interfaces of {each:.4g} GB/s ({8 * each:.4g} Gb/s) allow",
+            f" than {_interfaces(limit)} allow",
             source=table.source,
             hint=_HINT,
         )
+
+
+def _interfaces(limit: float) -> str:
+    """What a rank's interfaces are called in a message: what they carry, without the room."""
+    each = limit / _ROOM / 1e9
+    return f"network interfaces of {each:.4g} GB/s ({8 * each:.4g} Gb/s)"
 
 
 def _preset(device: str) -> float | None:

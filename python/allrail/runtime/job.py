@@ -36,6 +36,8 @@ FILE = "allrail.yaml"
 ENVIRONMENT = "ALLRAIL_JOB"
 SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
 _FROM_STORE = "store"
+OWN_TO_GROUPS = ("order", "send_ahead", "algorithms", "algorithms_by_operation", "programs")
+"""Keys of a schedule that process groups of torch.distributed decide for themselves."""
 COMPARED_EVERY = 100
 """After how many steps ranks compare their parameters where no file says."""
 _LONGEST_SECRET = 4096

@@ -8,11 +8,8 @@ from __future__ import annotations
 import warnings
 
 from allrail.errors import InputError
-from allrail.runtime.job import Job
+from allrail.runtime.job import OWN_TO_GROUPS, Job
 from allrail.torch.switch import Way
-
-_OF_NATIVE = ("order", "send_ahead", "algorithms", "programs")
-"""Keys of `schedule` that process groups of torch.distributed decide for themselves."""
 
 
 def not_native(job: Job) -> InputError:
@@ -81,7 +78,7 @@ def warn_without_effect(job: Job, *, native: bool) -> None:
         job: The job file.
         native: Whether gradients travel over allrail's own transport.
     """
-    keys = [key for key in _OF_NATIVE if f"schedule.{key}" not in job.one_order]
+    keys = [key for key in OWN_TO_GROUPS if f"schedule.{key}" not in job.one_order]
     keys = [key for key in keys if key in job.schedule]
     if native or not keys:
         return
