@@ -139,6 +139,7 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
     let torus = Torus {
         shape: vec![4, 4],
         board: vec![],
+        twist: 0,
         planes: 1,
         link: Wire::cable(),
         board_link: Wire::trace(),

@@ -8,6 +8,13 @@
 //! Diameter: the sum of `floor(s/2)`. Half-plane cut: `2 · npus / s` over the longest even dimension.
 //!
 //! To planners it is a ring for each dimension, the last of `shape` innermost, with all planes' links.
+//!
+//! With a `twist` the cables that close the rings of all dimensions but the last end `twist` NPUs further along the
+//! last: a line of `k` is then a part of a ring of `k · s / gcd(s, twist)`, which is shorter to most others than the torus
+//! of the same cables where that is longer than wide (Cámara et al., "Twisted Torus Topologies for Enhanced
+//! Interconnection Networks", IEEE TPDS 2010; Google's TPU v4 has `k × k × 2k` with a twist of `k`). Along the last
+//! dimension rings stay rings, and are the first dimension of planners. No other lines close, so what joins them is
+//! one dimension more, counted over cables. It has no formulas, and packets take any shortest path.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +25,9 @@ use super::{Counts, Drawing, GraphTopology, Picture, grid_of, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::routing::{Routing, TorusRouting};
-use crate::{Dimension, FabricError};
+use crate::wiring::Ports;
+use crate::{Dimension, FabricError, Wiring};
+use allrail_core::Time;
 
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
@@ -27,6 +36,7 @@ pub(super) const EXAMPLES: &[&str] = &[
     r#"{"shape": [4, 4]}"#,
     r#"{"shape": [3, 2, 4], "planes": 2}"#,
     r#"{"shape": [4, 6], "board": [2, 2]}"#,
+    r#"{"shape": [3, 6], "twist": 3}"#,
 ];
 
 /// The keys of a torus.
@@ -40,6 +50,10 @@ pub struct Torus {
     #[serde(default)]
     #[schemars(length(max = 3))]
     pub board: Vec<u32>,
+    /// How many NPUs further along the last dimension the cables end that close the rings of the others; 0, the
+    /// default, is no twist. TPU v4's `4 × 4 × 8` has 4.
+    #[serde(default)]
+    pub twist: u32,
     /// Alike networks side by side.
     #[serde(default = "checks::one")]
     pub planes: u32,
@@ -58,6 +72,19 @@ impl Torus {
 
     fn board(&self, dimension: usize) -> u64 {
         self.board.get(dimension).map_or(1, |&board| u64::from(board))
+    }
+
+    /// NPUs along the last dimension.
+    fn last(&self) -> u32 {
+        *self.shape.last().expect("validated")
+    }
+
+    /// The ring along a dimension, as planners see it.
+    fn dimension(&self, index: usize) -> Dimension {
+        let (all, traces) = self.ring(index);
+        let size = self.shape[index];
+        let links = self.planes * if size == 2 { 1 } else { 2 };
+        dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
     }
 
     /// Cables of one ring: all, and those within boards.
@@ -83,6 +110,15 @@ impl GraphTopology for Torus {
                 board,
                 format!("the torus has {} dimensions", self.shape.len()),
                 "write one size for each of them",
+            ));
+        }
+        let (last, others) = self.shape.split_last().expect("two dimensions or more");
+        if self.twist > 0 && (self.twist >= *last || others.contains(&2)) {
+            return Err(FabricError::new(
+                "fabric.twist",
+                self.twist,
+                format!("with `shape: {}` there is no such twist", checks::list(&self.shape)),
+                format!("take 1 to {}, and 3 NPUs or more along the other dimensions", last - 1),
             ));
         }
         for (&size, &on_board) in self.shape.iter().zip(&self.board) {
@@ -112,32 +148,51 @@ impl GraphTopology for Torus {
     }
 
     fn diameter_formula(&self) -> Option<u32> {
-        Some(self.shape.iter().map(|size| size / 2).sum())
+        (self.twist == 0).then(|| self.shape.iter().map(|size| size / 2).sum())
     }
 
     fn half_plane_cut_links(&self) -> Option<u64> {
+        if self.twist > 0 {
+            return None;
+        }
         let longest = self.shape.iter().filter(|size| size.is_multiple_of(2)).max()?;
         Some(self.npus() / u64::from(*longest) * if *longest == 2 { 1 } else { 2 })
     }
 
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let ring = |(index, &size): (usize, &u32)| {
-            let (all, traces) = self.ring(index);
-            let links = self.planes * if size == 2 { 1 } else { 2 };
-            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
+        if self.twist > 0 {
+            return Err("a twist leaves rings along the last dimension of a torus alone".to_owned());
+        }
+        Ok((0..self.shape.len()).rev().map(|index| self.dimension(index)).collect())
+    }
+
+    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+        let inside = self.dimension(self.shape.len() - 1);
+        let widest = self.link.bandwidth.max(self.board_link.bandwidth);
+        let wire = if self.board.iter().all(|&on_board| on_board == 1) {
+            self.link.bandwidth
+        } else {
+            widest
         };
-        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
+        let cables = 2 * (self.shape.len() as u64 - 1) * u64::from(self.planes);
+        let rate = wire.checked_mul(cables).unwrap_or(wire);
+        let of = (0..u32::try_from(self.npus()).expect("validated")).collect();
+        let ends = Ports { of, domain: self.last(), rate, link: None, way: Time::ZERO };
+        Ok(vec![inside, Wiring::of_domains(self.build()?, u64::from(self.planes), ends)])
     }
 
     fn grid(&self) -> Option<[u32; 2]> {
-        grid_of(&self.shape)
+        grid_of(&self.shape).filter(|_| self.twist == 0)
     }
 
     fn floor(&self) -> Option<Floor> {
-        Some(Floor::of_torus(self))
+        (self.twist == 0).then(|| Floor::of_torus(self))
     }
 
     fn drawing(&self) -> Drawing {
+        if self.twist > 0 {
+            return Drawing::default();
+        }
         let most = if self.shape.len() == 2 { 8 } else { 4 };
         let least = |(index, &size): (usize, &u32)| {
             let on_board = self.board.get(index).copied().unwrap_or(1);
@@ -162,7 +217,14 @@ impl GraphTopology for Torus {
                 if size == 2 && at == 1 {
                     continue;
                 }
-                let next = if at + 1 == size { npu - at * stride } else { npu + stride };
+                let next = if at + 1 < size {
+                    npu + stride
+                } else if stride == 1 {
+                    npu - at
+                } else {
+                    let (last, place) = (self.last(), npu % self.last());
+                    npu - at * stride - place + (place + self.twist) % last
+                };
                 let on_board = !u64::from(at + 1).is_multiple_of(self.board(dimension));
                 let (kind, wire) = if on_board {
                     (CableKind::Pcb, self.board_link)
