@@ -2,8 +2,8 @@
 //!
 //! A stage that handles a buffer of `s` bytes (before a reduce-scatter, after an all-gather) on a
 //! dimension of `P` NPUs with bandwidth `BW` and step latency `α` keeps the dimension busy for
-//! `N·B = s · f / BW` and ends `A = steps · α + (steps + 1) · endpoint delay + fill` after its last byte
-//! (Themis §4.3). `f` is the algorithm's closed form where its messages fit the links: `(P−1)/P`
+//! `N·B = s · f / BW` and ends `A = latencies · α + (steps + 1) · endpoint delay + fill` after its last byte
+//! (Themis §4.3); `latencies` is [`algorithm::Cost::latencies`], `steps` but for pipelined chains. `f` is the algorithm's closed form where its messages fit the links: `(P−1)/P`
 //! for ring on rings, direct on fully connected dimensions and switches, halving-doubling on
 //! switches. Elsewhere `f` is computed from the algorithm's messages and the links they cross, as
 //! the sum over its steps of the most loaded link.
@@ -20,9 +20,7 @@
 //! reduce over it.
 //!
 //! Not modelled: computing the reduction, other memory traffic, congestion between dimensions that share
-//! wires, incast at the receivers of a tree on a switch. Every step of a pipelined broadcast or tree is
-//! charged its latency, though a rank that awaits nothing runs ahead: at most a latency per NPU too
-//! much.
+//! wires, incast at the receivers of a tree on a switch.
 
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::kinds::{self, Reach};
@@ -105,6 +103,8 @@ struct Charge {
     halving: bool,
     latency: Time,
     below_physical: bool,
+    /// Whether messages take as long, at least: see [`StageModel::in_step`].
+    in_step: bool,
     /// What the steps that reduce have to, one after the other.
     reduced: Fraction,
     /// In place of all of these but `sent`, without contention.
@@ -219,6 +219,13 @@ impl StageModel {
             .is_some_and(|charge| charge.below_physical)
     }
 
+    /// Whether a chunk's stage of `operation` on `dimension` takes no less alone where it is messages: its steps wait
+    /// for each other, and what they take is known in closed form.
+    #[must_use]
+    pub fn in_step(&self, operation: Operation, dimension: DimensionId) -> bool {
+        self.charges[dimension.index()][index(operation)].is_some_and(|charge| charge.in_step)
+    }
+
     /// The fixed delay `A` of a stage on `dimension`, or zero where it is not modelled.
     #[must_use]
     pub fn fixed_delay(&self, operation: Operation, dimension: DimensionId) -> Time {
@@ -293,20 +300,21 @@ fn charge(
         dimension: id,
         why: "the latency of its steps is longer than 213 days; lower `latency`".to_owned(),
     };
-    let fixed_delay = |steps: u64| {
+    let fixed_delay = |steps: u64, latencies: u64| {
         let endpoints = endpoint_delay.checked_mul(steps + 1);
         let step = dimension.latency.checked_add(dimension.message_latency);
-        let links = step.and_then(|step| step.checked_mul(steps));
+        let links = step.and_then(|step| step.checked_mul(latencies));
         links.zip(endpoints).and_then(|(a, b)| a.checked_add(b)).ok_or_else(overflow)
     };
     let known = algorithm.on_links(dimension.kind, operation, size);
     // Block by block, each that the busiest rank sends is a step.
-    let steps = if known.block_by_block {
-        cost.sent.0 * u64::from(size) / cost.sent.1
+    let (steps, latencies) = if known.block_by_block {
+        let messages = cost.sent.0 * u64::from(size) / cost.sent.1;
+        (messages, messages)
     } else {
-        u64::from(cost.steps)
+        (u64::from(cost.steps), u64::from(cost.latencies))
     };
-    let latency = fixed_delay(steps)?;
+    let latency = fixed_delay(steps, latencies)?;
     let mut charge = Charge {
         sent: cost.sent,
         busy: cost.sent,
@@ -315,6 +323,7 @@ fn charge(
         halving: known.halving,
         latency,
         below_physical: false,
+        in_step: false,
         reduced: reduced(&cost, operation, u64::from(size)),
         unaware: None,
     };
@@ -322,7 +331,8 @@ fn charge(
         let counted = wired::count(id, dimension, wiring, algorithm, operation)?;
         (charge.busy, charge.fill) = (counted.busy, counted.fill);
         let ends = endpoint_delay.checked_mul(steps + 1);
-        let all = ends.and_then(|ends| ends.checked_add(counted.latency));
+        let messages = dimension.message_latency.checked_mul(latencies);
+        let all = ends.and_then(|ends| ends.checked_add(counted.latency)?.checked_add(messages?));
         charge.latency = all.ok_or_else(overflow)?;
         return Ok(charge);
     }
@@ -336,12 +346,15 @@ fn charge(
             charge.fill = (0, 1);
             charge.steps = u32::try_from(steps).expect("one or two");
             charge.halving = false;
-            charge.latency = fixed_delay(steps)?;
+            charge.latency = fixed_delay(steps, steps)?;
         }
         return Ok(charge);
     }
     let LinkTime { busy, fill } = link_bound(id, dimension, algorithm, operation)?;
     (charge.busy, charge.fill) = (busy, fill);
+    let one_by_one = known.time.is_none() && kinds::of(dimension.kind).reach() != Reach::Switch;
+    let waits = operation != Operation::Broadcast || steps == 1;
+    charge.in_step = waits && fill.0 == 0 && !one_by_one && fabric.memory_bandwidth.is_none();
     if dimension.contention == Contention::None {
         // What ASTRA-sim does not count so is counted on its links.
         if let Some(unaware) = Unaware::new(fabric, id, algorithm, operation, endpoint_delay) {

@@ -219,4 +219,25 @@ impl Program {
             .map(|send| u64::from(send.blocks.len()))
             .sum()
     }
+
+    /// The longest chain of messages of which each waits for the one before it: the sum of what a message of each
+    /// step costs. Messages of one step side by side, and no message waits for another's bytes to leave.
+    #[must_use]
+    pub fn chain(&self, cost: impl Fn(usize) -> u64) -> u64 {
+        // When a rank has all that it awaits in its steps so far.
+        let mut ready = vec![0u64; self.steps.len()];
+        let mut later = ready.clone();
+        for step in 0..self.step_count() {
+            let cost = cost(step);
+            for (rank, steps) in self.steps.iter().enumerate() {
+                let arrives = ready[rank].saturating_add(cost);
+                for send in &steps[step].sends {
+                    let at = &mut later[send.to as usize];
+                    *at = arrives.max(*at);
+                }
+            }
+            ready.clone_from(&later);
+        }
+        ready.into_iter().max().unwrap_or(0)
+    }
 }

@@ -1,7 +1,8 @@
 //! How long an algorithm takes on a dimension that counts over cables: step by step, its messages.
 //!
 //! A stage of `s` bytes takes the sum over its steps of the most loaded link ([`allrail_fabric::wiring`]), and the
-//! latencies of the longest path of every step. It keeps the dimension busy for as long as the link that carries most over
+//! latencies of the longest path of every step, along the longest chain of messages that wait for each other. It
+//! keeps the dimension busy for as long as the link that carries most over
 //! all steps is; the rest is time that other stages may have. Steps of the same messages are counted once.
 
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ pub(crate) fn count(
         }
         let program = algorithm.program(operation, size);
         let mut known_loads: BTreeMap<Vec<Message>, Load> = BTreeMap::new();
-        let (mut links, mut all, mut latency) = (Vec::new(), 0.0, Time::ZERO);
+        let (mut links, mut all, mut latencies) = (Vec::new(), 0.0, Vec::new());
         for step in 0..program.step_count() {
             let ranks = (0u32..).zip(&program.steps);
             let sends = ranks.flat_map(|(rank, steps)| {
@@ -93,13 +94,13 @@ pub(crate) fn count(
             links.resize(load.links.len(), 0.0);
             links.iter_mut().zip(&load.links).for_each(|(sum, more)| *sum += more);
             all += load.most();
-            let later = load.latency.checked_mul(steps).and_then(|more| latency.checked_add(more));
-            latency = later.unwrap_or(latency);
+            latencies.push(load.latency.as_ps().saturating_mul(steps));
             // Few patterns come again and again; of others none is kept.
             if let Some(fresh) = fresh.filter(|_| known_loads.len() < 8) {
                 known_loads.insert(step, fresh);
             }
         }
+        let latency = Time::from_ps(program.chain(|step| latencies[step]));
         let blocks = f64::from(program.blocks);
         let busy = links.into_iter().fold(0.0, f64::max);
         Ok(Counted { busy: busy / blocks, fill: (all - busy).max(0.0) / blocks, latency })

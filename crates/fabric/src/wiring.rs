@@ -57,7 +57,7 @@ pub struct Counted {
     pub busy: f64,
     /// What the most loaded links of all steps carry beyond that: steps that load other links.
     pub fill: f64,
-    /// Of the longest paths of all steps.
+    /// Of the longest paths of the steps that wait for each other.
     pub latency: Time,
 }
 

@@ -59,7 +59,8 @@ impl Algorithm for BinaryTrees {
                 3 * u64::from(height) - 3 + if two_at_last { 2 } else { 1 }
             }
         };
-        Cost { sent: (sent, 1), steps: 2 * height, fill: (all - sent, 1) }
+        let steps = 2 * height;
+        Cost { sent: (sent, 1), steps, latencies: steps, fill: (all - sent, 1) }
     }
 
     fn program(&self, _operation: Operation, ranks: u32) -> Program {

@@ -57,7 +57,7 @@ impl Algorithm for Direct {
             }
             Operation::Broadcast => ((p - 1, 1), 1),
         };
-        Cost { sent, steps, fill: (0, 1) }
+        Cost { sent, steps, latencies: steps, fill: (0, 1) }
     }
 
     fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {

@@ -66,7 +66,11 @@ impl Algorithm for HalvingDoubling {
             Operation::AllReduce | Operation::Broadcast => 2,
             Operation::AllToAll => panic!("`{TAG}` is only asked for its own operations"),
         };
-        Cost { sent: (u64::from(times) * (p - 1), p), steps: times * rounds, fill: (0, 1) }
+        let steps = times * rounds;
+        // Where a scatter's halves are uneven, who has got little begins to gather a step early.
+        let early = operation == Operation::Broadcast && !ranks.is_power_of_two();
+        let latencies = steps - u32::from(early);
+        Cost { sent: (u64::from(times) * (p - 1), p), steps, latencies, fill: (0, 1) }
     }
 
     fn on_links(&self, kind: Kind, _operation: Operation, ranks: u32) -> OnLinks {

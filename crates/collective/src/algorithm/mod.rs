@@ -28,14 +28,18 @@ pub use own::{Own, OwnPrograms};
 ///
 /// With `s` the bytes of the whole buffer (before a reduce-scatter, after an all-gather, per rank
 /// for the others), the busiest rank sends `s · sent.0 / sent.1` bytes in `steps` steps.
+/// `latencies` is how many messages the longest chain has of which each waits for the one before it. A
+/// pipelined chain has fewer of them than steps, as a rank that awaits nothing sends on.
 /// `fill` is time that no link is busy for but the last byte waits: a pipeline filling, as a
 /// fraction of the time that `s` bytes take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes sent by the busiest rank, as a fraction of `s`.
     pub sent: (u64, u64),
-    /// Steps, each of which costs one latency.
+    /// Steps.
     pub steps: u32,
+    /// Messages of the longest chain, each of which costs one latency; at most `steps`.
+    pub latencies: u32,
     /// Serialisations beside the busiest rank's own, as a fraction of `s`.
     pub fill: (u64, u64),
 }

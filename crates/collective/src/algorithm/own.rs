@@ -259,6 +259,7 @@ fn count(program: &Program) -> Cost {
     Cost {
         sent: (sent, blocks),
         steps: u32::try_from(program.step_count()).unwrap_or(u32::MAX),
+        latencies: u32::try_from(program.chain(|_| 1)).unwrap_or(u32::MAX),
         fill: (all - sent, blocks),
     }
 }

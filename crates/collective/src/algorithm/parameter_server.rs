@@ -53,7 +53,7 @@ impl Algorithm for ParameterServer {
     }
 
     fn cost(&self, _operation: Operation, ranks: u32) -> Cost {
-        Cost { sent: (u64::from(ranks) - 1, 1), steps: 2, fill: (1, 1) }
+        Cost { sent: (u64::from(ranks) - 1, 1), steps: 2, latencies: 2, fill: (1, 1) }
     }
 
     fn on_links(&self, kind: Kind, _operation: Operation, ranks: u32) -> OnLinks {

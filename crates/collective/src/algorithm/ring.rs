@@ -14,6 +14,8 @@
 //! | all-to-all | ⌊P/2⌋ | s·⌊P²/4⌋/P | 0 |
 //! | broadcast | 2P − 2 | s | s·(P − 2 + ⌊P/2⌋)/2P; P = 2: 0, P = 3: s/6 |
 //!
+//! Each step costs a latency, but for one of a broadcast over an even number of ranks.
+//!
 //! (While broadcast's pipeline runs dry, ⌊P/2⌋ steps still have a rank that sends both ways.)
 //!
 //! Source: the rings of [`super::ring_unidirectional`], both ways at once, as on a torus and in
@@ -69,7 +71,11 @@ impl Algorithm for Ring {
                 ((1, 1), 2 * p - 2, (p - 2 + both_ways, 2 * p))
             }
         };
-        Cost { sent, steps: saturating_steps(steps), fill }
+        // The two chains of a broadcast wait for each other where they meet: of an even number of ranks one
+        // step less than there are.
+        let early = u64::from(operation == Operation::Broadcast && p.is_multiple_of(2));
+        let (steps, latencies) = (saturating_steps(steps), saturating_steps(steps - early));
+        Cost { sent, steps, latencies, fill }
     }
 
     fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {

@@ -16,6 +16,9 @@
 //! Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 //! workstations", JPDC 2009; Thakur, Rabenseifner and Gropp, IJHPCA 2005 (the pipelined chain).
 //!
+//! Of a broadcast's steps P − 1 wait for each other, and cost a latency: the first rank sends its segments without
+//! waiting for anything.
+//!
 //! Ignored: on a network whose links carry as much the other way, half of it is idle; see
 //! [`super::ring`].
 //!
@@ -62,7 +65,10 @@ impl Algorithm for RingUnidirectional {
             Operation::AllToAll => ((p - 1, 2), p - 1, (0, 1)),
             Operation::Broadcast => ((1, 1), 2 * p - 2, (p - 2, p)),
         };
-        Cost { sent, steps: saturating_steps(steps), fill }
+        // The first rank of a chain sends all segments without waiting.
+        let latencies = if operation == Operation::Broadcast { p - 1 } else { steps };
+        let (steps, latencies) = (saturating_steps(steps), saturating_steps(latencies));
+        Cost { sent, steps, latencies, fill }
     }
 
     fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {

@@ -32,6 +32,7 @@ fn check(algorithm: &dyn Algorithm, operation: Operation, ranks: u32) {
     assert_eq!(cost.sent.0 * blocks, busiest * cost.sent.1, "sent: {what}");
     assert_eq!(cost.steps, steps, "steps: {what}");
     assert_eq!(steps as usize, program.step_count(), "an empty step: {what}");
+    assert_eq!(u64::from(cost.latencies), program.chain(|_| 1), "latencies: {what}");
     let (sent, fill) = (cost.sent, cost.fill);
     assert_eq!(
         (sent.0 * fill.1 + fill.0 * sent.1) * blocks,
