@@ -84,6 +84,13 @@ pub trait World {
     /// Starts, or queues, a transfer at `now`.
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId;
 
+    /// Starts, or queues, a message of a stream: those of one stream from one NPU to another leave one after the
+    /// other. Where links serve messages in the order in which they came, they do so anyway.
+    fn submit_in_stream(&mut self, now: Time, submission: Submission, stream: u64) -> TransferId {
+        let _ = stream;
+        self.submit(now, submission)
+    }
+
     /// When something happens next. Not all of it is an event for the driver: a message may only
     /// have reached a switch.
     fn next_time(&self) -> Option<Time>;
@@ -117,6 +124,15 @@ macro_rules! behind {
         impl<W: World + ?Sized> World for $pointer {
             fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
                 (**self).submit(now, submission)
+            }
+
+            fn submit_in_stream(
+                &mut self,
+                now: Time,
+                submission: Submission,
+                stream: u64,
+            ) -> TransferId {
+                (**self).submit_in_stream(now, submission, stream)
             }
 
             fn next_time(&self) -> Option<Time> {

@@ -15,12 +15,23 @@ pub struct OnePlane<W> {
     pub planes: u64,
 }
 
-impl<W: World> World for OnePlane<W> {
-    fn submit(&mut self, now: Time, mut submission: Submission) -> TransferId {
+impl<W> OnePlane<W> {
+    /// What the plane has of it.
+    fn share(&self, mut submission: Submission) -> Submission {
         if let Transfer::Message { bytes, .. } = &mut submission.transfer {
             *bytes = Bytes::new(bytes.count().div_ceil(self.planes));
         }
-        self.world.submit(now, submission)
+        submission
+    }
+}
+
+impl<W: World> World for OnePlane<W> {
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+        self.world.submit(now, self.share(submission))
+    }
+
+    fn submit_in_stream(&mut self, now: Time, submission: Submission, stream: u64) -> TransferId {
+        self.world.submit_in_stream(now, self.share(submission), stream)
     }
 
     fn next_time(&self) -> Option<Time> {

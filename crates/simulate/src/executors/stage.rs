@@ -166,7 +166,9 @@ impl<W: World> Executors<W> {
                 destination: self.npus[members[*to as usize] as usize],
                 bytes,
             };
-            self.world.submit(now, Submission { transfer, tag, sent_tag });
+            let submission = Submission { transfer, tag, sent_tag };
+            // What a stage sends to the same rank in later steps waits for what it has sent there before.
+            self.world.submit_in_stream(now, submission, u64::from(slot));
         }
         self.transfers += outgoing.len() as u64;
         let is_free = match &self.ahead {

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! NPUs are the nodes of the graph with their number. Messages that start together share from the
-//! start; whatever happens at one instant is one update of the [`solver`].
+//! start; whatever happens at one instant is one update of the [`solver`]. Of a stream's messages from one NPU to
+//! another one flows at a time, and the next begins when its last byte is out.
 //!
 //! Ignored: packets and their headers, buffers, virtual channels, the time in which a first byte
 //! travels (bytes are at all links of a path at once), out-of-order arrival, and congestion control,
@@ -31,7 +32,8 @@ pub mod splitting;
 mod symmetry;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use allrail_core::{Bandwidth, Time};
@@ -48,6 +50,8 @@ const NOT_SHARING: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// It waits for those before it in its stream.
+    Waiting,
     /// Its bytes leave.
     Flowing,
     /// They have left.
@@ -73,13 +77,17 @@ struct Flow {
     /// When the calendar has it; it may end later, never earlier.
     due: u64,
     sharing: u32,
+    stream: Option<u64>,
 }
 
+/// A stream's messages from one NPU to another.
+type Lane = (u32, u32, u64);
+
 /// A flow with its generation: what a calendar holds may be over.
-type Entry = (u32, u32);
+type Place = (u32, u32);
 
 struct Ready {
-    entry: Entry,
+    entry: Place,
     event: Event,
 }
 
@@ -92,11 +100,13 @@ struct Inner {
     owners: Vec<u32>,
     /// Come, but not shared out yet.
     fresh: Vec<u32>,
+    /// Of every lane on which one flows, those that wait.
+    lanes: HashMap<Lane, VecDeque<u32>>,
     /// Whether rates are out of date.
     stale: bool,
     now: u64,
-    ends: BTreeMap<u64, Vec<Entry>>,
-    arrivals: BTreeMap<u64, Vec<Entry>>,
+    ends: BTreeMap<u64, Vec<Place>>,
+    arrivals: BTreeMap<u64, Vec<Place>>,
     ready: VecDeque<Ready>,
     routes: Vec<Route>,
     messages: Vec<Message>,
@@ -132,6 +142,7 @@ impl Flows {
             unused: Vec::new(),
             owners: Vec::new(),
             fresh: Vec::new(),
+            lanes: HashMap::new(),
             stale: false,
             now: 0,
             ends: BTreeMap::new(),
@@ -148,7 +159,7 @@ impl Flows {
 
 impl Inner {
     fn next_instant(&self) -> Option<u64> {
-        let first = |calendar: &BTreeMap<u64, Vec<Entry>>| {
+        let first = |calendar: &BTreeMap<u64, Vec<Place>>| {
             calendar.first_key_value().map(|(&time, _)| time)
         };
         match (first(&self.ends), first(&self.arrivals)) {
@@ -230,6 +241,7 @@ impl Inner {
             if let Some(tag) = flow.sent_tag {
                 sent.push(Ready { entry: (id, generation), event: Event::Sent { tag } });
             }
+            self.let_next(id);
         }
         for (id, generation) in self.arrivals.remove(&now).unwrap_or_default() {
             let flow = &self.flows[id as usize];
@@ -239,6 +251,37 @@ impl Inner {
             }
         }
         self.ready.extend(sent);
+    }
+
+    /// The lane of a flow, if it is of a stream.
+    fn lane(&self, id: u32) -> Option<Lane> {
+        let Flow { message: (source, destination, _), stream, .. } = self.flows[id as usize];
+        stream.map(|stream| (source, destination, stream))
+    }
+
+    /// A flow begins.
+    fn begin(&mut self, id: u32) {
+        let now = self.now;
+        let flow = &mut self.flows[id as usize];
+        (flow.state, flow.since) = (State::Flowing, now);
+        let (source, destination, bytes) = flow.message;
+        if bytes == 0 {
+            (flow.latency, flow.ends, flow.due) =
+                (self.router.latency(source, destination), now, now);
+            self.ends.entry(now).or_default().push((id, flow.generation));
+        } else {
+            self.fresh.push(id);
+            self.stale = true;
+        }
+    }
+
+    /// A flow has left: the next of its lane begins.
+    fn let_next(&mut self, id: u32) {
+        let Some(lane) = self.lane(id) else { return };
+        match self.lanes.get_mut(&lane).and_then(VecDeque::pop_front) {
+            Some(next) => self.begin(next),
+            None => drop(self.lanes.remove(&lane)),
+        }
     }
 
     fn take(&mut self) -> Option<(Time, Event)> {
@@ -267,8 +310,8 @@ fn duration(flow: &Flow, whole: bool) -> u64 {
     LONGEST.min(((flow.left * PS_PER_S / flow.rate).ceil() as u64).max(1))
 }
 
-impl World for Flows {
-    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+impl Flows {
+    fn add(&mut self, now: Time, submission: Submission, stream: Option<u64>) -> TransferId {
         let Transfer::Message { source, destination, bytes, .. } = submission.transfer else {
             panic!("the world `flows` carries messages; a driver sent it a stage");
         };
@@ -285,7 +328,7 @@ impl World for Flows {
             tag: submission.tag,
             sent_tag: submission.sent_tag,
             generation: 0,
-            state: State::Flowing,
+            state: State::Waiting,
             latency: 0,
             left: bytes.count() as f64,
             since: inner.now,
@@ -293,25 +336,36 @@ impl World for Flows {
             ends: u64::MAX,
             due: u64::MAX,
             sharing: NOT_SHARING,
+            stream,
         };
         if let Some(before) = inner.flows.get(id as usize) {
             flow.generation = before.generation.wrapping_add(1);
         }
-        let entry = (id, flow.generation);
-        if bytes.count() == 0 {
-            flow.latency = inner.router.latency(source.0, destination.0);
-            (flow.ends, flow.due) = (inner.now, inner.now);
-            inner.ends.entry(inner.now).or_default().push(entry);
-        } else {
-            inner.fresh.push(id);
-            inner.stale = true;
-        }
+        let generation = flow.generation;
         if id as usize == inner.flows.len() {
             inner.flows.push(flow);
         } else {
             inner.flows[id as usize] = flow;
         }
-        TransferId(u64::from(entry.1) << 32 | u64::from(id))
+        match inner.lane(id).map(|lane| inner.lanes.entry(lane)) {
+            Some(Entry::Occupied(mut waiting)) => waiting.get_mut().push_back(id),
+            Some(Entry::Vacant(lane)) => {
+                lane.insert(VecDeque::new());
+                inner.begin(id);
+            }
+            None => inner.begin(id),
+        }
+        TransferId(u64::from(generation) << 32 | u64::from(id))
+    }
+}
+
+impl World for Flows {
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+        self.add(now, submission, None)
+    }
+
+    fn submit_in_stream(&mut self, now: Time, submission: Submission, stream: u64) -> TransferId {
+        self.add(now, submission, Some(stream))
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -353,16 +407,24 @@ impl World for Flows {
             return false;
         }
         inner.reach(now);
-        let flow = &mut inner.flows[id as usize];
-        if flow.state == State::Flowing {
-            if flow.sharing == NOT_SHARING {
-                inner.fresh.retain(|&other| other != id);
-            } else {
-                inner.solver.remove(flow.sharing);
-                inner.stale = true;
+        let flow = &inner.flows[id as usize];
+        match flow.state {
+            State::Flowing => {
+                if flow.sharing == NOT_SHARING {
+                    inner.fresh.retain(|&other| other != id);
+                } else {
+                    inner.solver.remove(flow.sharing);
+                    inner.stale = true;
+                }
+                inner.let_next(id);
             }
+            State::Waiting => {
+                let lane = inner.lane(id).and_then(|lane| inner.lanes.get_mut(&lane));
+                lane.expect("one that waits is on a lane").retain(|&other| other != id);
+            }
+            State::Travelling | State::Over => {}
         }
-        flow.state = State::Over;
+        inner.flows[id as usize].state = State::Over;
         inner.unused.push(id);
         inner.ready.retain(|ready| ready.entry != (id, generation));
         true

@@ -244,3 +244,48 @@ fn nothing_is_lost_among_messages_of_all_sizes() {
         }
     }
 }
+
+/// Messages of a stream to one NPU leave one after the other; those of others share as ever.
+#[test]
+fn a_stream_s_messages_leave_one_after_the_other() {
+    let submission = |destination, tag| {
+        let transfer = message(0, 0, destination, 100);
+        Submission { transfer, tag, sent_tag: None }
+    };
+    let all = |streams: [Option<u64>; 3]| {
+        let mut world = Flows::new(&star(), Splitting::Single);
+        for (tag, stream) in (0..).zip(streams) {
+            match stream {
+                Some(stream) => world.submit_in_stream(Time::ZERO, submission(1, tag), stream),
+                None => world.submit(Time::ZERO, submission(1, tag)),
+            };
+        }
+        let mut ends = [Time::ZERO; 3];
+        while let Some((now, event)) = world.next_event(Time::MAX) {
+            let Event::Delivered { tag } = event else { continue };
+            ends[tag as usize] = now;
+        }
+        ends
+    };
+    let together = all([None; 3]);
+    assert_eq!(
+        (together[0], together[1]),
+        (together[2], together[2]),
+        "all share, and end together"
+    );
+    let after = all([Some(7); 3]);
+    assert_eq!(after[2], together[2], "the link is as busy");
+    assert!(after[0] < after[1] && after[1] < after[2], "{after:?}");
+    assert_eq!(after[1].as_ps() - after[0].as_ps(), after[2].as_ps() - after[1].as_ps());
+    let two = all([Some(7), Some(8), None]);
+    assert_eq!(two, together, "streams do not wait for each other");
+    // One that is withdrawn lets the next begin, and one that waits is not sent.
+    let mut world = Flows::new(&star(), Splitting::Single);
+    let ids = [0, 1, 2].map(|tag| world.submit_in_stream(Time::ZERO, submission(1, tag), 7));
+    assert!(world.cancel(Time::ZERO, ids[0]) && world.cancel(Time::ZERO, ids[1]));
+    let mut heard = Vec::new();
+    while let Some((now, event)) = world.next_event(Time::MAX) {
+        heard.push((now, event));
+    }
+    assert_eq!(heard, [(after[0], Event::Delivered { tag: 2 })]);
+}
