@@ -200,6 +200,7 @@ class Result(_Whole):
         messages: Simulated; in the world `links` only.
         simulated_as: Where the simulated network is not wired as the priced one: how.
         counted: Where the network is no product of dimensions: how plans count, and why.
+        behind_baseline: Where the policy is slower than the baseline in `dims`: by how much.
         below_physical_bound: Whether the time is below what the links can carry.
         timeline: Every stage, if asked for.
         timeline_left_out: How many stages there are, if they were asked for and are too many.
@@ -228,6 +229,7 @@ class Result(_Whole):
     messages: int | None = None
     simulated_as: str | None = None
     counted: str | None = None
+    behind_baseline: str | None = None
     below_physical_bound: bool = False
     timeline: tuple[Stage, ...] | None = None
     timeline_left_out: int | None = None

@@ -20,9 +20,10 @@
 //! with the linear program over all orders. Beside it stands the time of one chunk alone: no schedule
 //! ends before its smallest chunk could.
 //!
-//! Where stages are messages ([`lower_of_messages`]), the steps of one chunk fill the pauses between
-//! those of another, and a rank that awaits nothing runs ahead. What holds there is that each
-//! dimension must have sent its bytes one step's latency before the end.
+//! That is in the model of `dims`. Where stages are messages ([`lower_of_messages`]), the steps of one chunk fill the
+//! pauses between those of another, and a rank that awaits nothing runs ahead. What holds there, and in `dims` too, is
+//! that each dimension must have sent its bytes one step's latency before the end, and that a chunk whose stages go
+//! step by step takes as long alone.
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::{Operation, StageModel, StageTime};
@@ -65,7 +66,7 @@ pub fn lower(
 }
 
 /// Beneath every schedule of `operation` in a world of messages; `latency` is that of one step, per
-/// dimension of the fabric.
+/// dimension of the fabric, and `None` where a network's cables may be nearer than its dimensions say.
 ///
 /// # Errors
 /// If the times do not fit the clock.
@@ -74,12 +75,26 @@ pub fn lower_of_messages(
     operation: Operation,
     dimensions: &[DimensionId],
     chunks: &[Bytes],
-    latency: &[Time],
+    latency: Option<&[Time]>,
 ) -> Result<Time, ScheduleError> {
     let sent = |d: DimensionId, stage: StageTime| {
         stage.sent.0 / model.bandwidth(d).bytes_per_second() as f64 * 1e12
     };
-    fluid(model, operation, dimensions, chunks, sent, |d| latency[d.index()]).map(below)
+    let Some(latency) = latency else {
+        return fluid(model, operation, dimensions, chunks, sent, |_| Time::ZERO).map(below);
+    };
+    let parts = parts(operation);
+    let smallest = chunks.iter().min().copied().unwrap_or_default();
+    let alone = |part: &Operation| {
+        let visits = Visits::new(model, *part, dimensions, smallest, |d, stage| {
+            let known = model.in_step(*part, d);
+            if known { (stage.occupancy + stage.latency).as_ps() as f64 } else { 0.0 }
+        })?;
+        Ok(visits.cheapest(visits.everything(), 0, &vec![1.0; dimensions.len()]))
+    };
+    let alone: f64 = parts.iter().map(alone).sum::<Result<f64, ScheduleError>>()?;
+    let served = fluid(model, operation, dimensions, chunks, sent, |d| latency[d.index()])?;
+    Ok(below(served.max(alone)))
 }
 
 /// A float's last digits must not lift the bound above a schedule.

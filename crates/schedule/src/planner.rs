@@ -10,7 +10,7 @@ use allrail_collective::{
     plan::{SCHEMA_VERSION, check_stages},
 };
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::{Fabric, Wiring};
+use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
 use crate::algorithms::{self, Algorithms, Choice, Preference};
 use crate::chunk::{self, ChunkScheduler, Composition, Parameters, Plugins, Problem};
@@ -37,7 +37,7 @@ pub struct Request {
     pub order: Order,
     /// How many chunks.
     pub chunks: u32,
-    /// The algorithm of each dimension; topology-aware where `None`.
+    /// The algorithm of each dimension; where `None`, see [`Request::said`].
     pub algorithms: Option<Algorithms>,
     /// What `algorithms` may name beside those of [`allrail_collective::algorithm::ALL`].
     pub programs: OwnPrograms,
@@ -91,24 +91,35 @@ impl Request {
         self.chunks.min(u32::try_from(size.count()).unwrap_or(u32::MAX))
     }
 
+    /// What is said of the algorithms. Where nothing is: the usual one of each kind of dimension, and over one that
+    /// stands for a network without dimensions, which has no usual one, what is counted to be the fastest.
+    #[must_use]
+    pub fn said(&self) -> Cow<'_, Algorithms> {
+        if let Some(said) = &self.algorithms {
+            return Cow::Borrowed(said);
+        }
+        let dimensions = &self.fabric.dimensions;
+        let spanned = self.spanned();
+        let mut spanned = spanned.iter().filter_map(|id| dimensions.get(id.index()));
+        // A part of a ring, whose cables are a ring's, has a ring's usual one.
+        if spanned.any(|one| one.wiring.is_some() && one.kind == Kind::Switch) {
+            return Cow::Owned(Algorithms::Auto);
+        }
+        let usual = |one: &Dimension| topology_aware(one.kind, self.operation);
+        Cow::Owned(dimensions.iter().map(usual).collect())
+    }
+
     /// The name of the algorithm on each dimension; chosen where that is left open.
     ///
     /// # Errors
     /// If the list is not as long as the fabric's; if nothing fits what is open.
     pub fn algorithm_names(&self) -> Result<Vec<String>, ScheduleError> {
-        match &self.algorithms {
-            Some(said) if said.is_open() => algorithms::choose(self, said, Preference::default()),
-            Some(said) => {
-                let each = said.each(self.fabric.dimensions.len())?;
-                Ok(each.into_iter().map(String::from).collect())
-            }
-            None => Ok(self
-                .fabric
-                .dimensions
-                .iter()
-                .map(|d| topology_aware(d.kind, self.operation).to_owned())
-                .collect()),
+        let said = self.said();
+        if said.is_open() {
+            return algorithms::choose(self, &said, Preference::default());
         }
+        let each = said.each(self.fabric.dimensions.len())?;
+        Ok(each.into_iter().map(String::from).collect())
     }
 
     /// The same with every algorithm named, and merged where that is the only way.
@@ -121,7 +132,7 @@ impl Request {
             merged.parameters.composition = Composition::Merged;
             return Ok(Cow::Owned(merged.decided()?.into_owned()));
         }
-        if !self.algorithms.as_ref().is_some_and(Algorithms::is_open) {
+        if !self.said().is_open() {
             return Ok(Cow::Borrowed(self));
         }
         self.validate()?;

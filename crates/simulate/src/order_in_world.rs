@@ -22,6 +22,7 @@ use allrail_collective::{CollectivePlan, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{Order, Request, key, queue};
+use allrail_world::flows::Splitting;
 use serde_json::json;
 
 use crate::driver::{self, Collectives, Observer, Run};
@@ -47,6 +48,9 @@ pub(crate) fn key(world: &WorldSettings<'_>, planned: &str) -> String {
         "topology": world.topology.map(|Topology(_, keys)| keys),
         "packets": world.packets,
     });
+    if world.paths != Splitting::Minimal {
+        inputs["paths"] = json!(world.paths);
+    }
     if world.send_ahead > Bytes::default() {
         inputs["send_ahead"] = json!(world.send_ahead);
     }

@@ -9,7 +9,7 @@ pub struct SimulationResult {
     pub time_us: f64,
     /// Total bytes over total bandwidth.
     pub ideal_time_us: f64,
-    /// No schedule is faster: see `allrail_schedule::bound`.
+    /// No schedule is faster, in any world: see `allrail_schedule::bound`.
     pub bound_time_us: f64,
     /// `ideal_time_us / time_us`; absent where the model is below the physical bound.
     pub utilisation: Option<f64>,
@@ -25,6 +25,9 @@ pub struct SimulationResult {
     /// Where the network is no product of dimensions: how its plans are counted, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<String>,
+    /// Where the policy is slower than the baseline in the model of `dims`: by how much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_baseline: Option<String>,
     /// Set where messages that leave an NPU at once do not share its links (ASTRA-sim's
     /// congestion-unaware backend).
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -12,6 +12,7 @@ use allrail_fabric::{Dimension, Fabric, Wiring};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{ActiveChunks, Algorithms, Order, Request};
+use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,9 +47,21 @@ pub struct Scenario {
     /// Switches and packets, in the world `packets`.
     #[serde(default)]
     pub packets: Settings,
+    /// How communication becomes messages.
+    #[serde(default)]
+    pub messages: MessagePaths,
     /// Of everything random; it is in every result.
     #[serde(default)]
     pub seed: u64,
+}
+
+/// What of a collective's messages can be said: a step's have more.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessagePaths {
+    /// `flows`: over which paths a message is split; `minimal` if left out.
+    #[schemars(with = "Option<String>")]
+    pub paths: Option<Splitting>,
 }
 
 /// One collective.
@@ -112,9 +125,10 @@ pub struct Schedule {
     /// Programs that `algorithms` name, by name: those of XML files stand here when these were read.
     pub programs: OwnPrograms,
     /// One per dimension; if left out: `ring` on rings, `direct` on fully connected dimensions,
-    /// `halving_doubling` on switches. `auto`, for all or in the list: for each collective the fastest of its
-    /// size, as the dimension's `fastest` says or else its model. An XML file is a program of MSCCL, for an
-    /// operation and a number of ranks.
+    /// `halving_doubling` on switches; `auto` on networks without dimensions, and on a fabric whose dimensions all
+    /// say `fastest`. `auto`, for all or in the list: for each collective the fastest of its size, as the
+    /// dimension's `fastest` says or else its model. An XML file is a program of MSCCL, for an operation and a
+    /// number of ranks.
     pub algorithms: Option<Algorithms>,
     /// Of a workload: the algorithms of a kind of collective, where they differ from `algorithms`:
     /// `{all_gather: [direct, ring]}`, `{broadcast: auto}`.
@@ -335,8 +349,8 @@ impl Topology {
             ""
         };
         format!(
-            "plans count messages over cables, split evenly over shortest paths{detours}; \
-             `schedule.algorithms: auto` takes what is counted to be the fastest: {why}"
+            "plans count messages over cables, split evenly over shortest paths{detours}; without \
+             `schedule.algorithms` they take what is counted to be the fastest: {why}"
         )
     }
 }
@@ -492,6 +506,7 @@ impl Scenario {
             kind: self.world,
             topology: self.topology.as_ref(),
             packets: self.packets.clone(),
+            paths: self.messages.paths.unwrap_or(Splitting::Minimal),
             send_ahead: self.schedule.send_ahead,
             seed: self.seed,
         }
@@ -522,6 +537,14 @@ impl Scenario {
                 coordination,
                 "collectives have no tensors to agree on",
                 "leave it out, or train a `workload`",
+            ));
+        }
+        if let Some(paths) = self.messages.paths.filter(|_| self.world != WorldKind::Flows) {
+            return Err(field(
+                "messages.paths".to_owned(),
+                tag(&paths),
+                "only `flows` splits messages over paths",
+                "use `world: flows`, or leave it out",
             ));
         }
         send_ahead::check(self.schedule.send_ahead, self.world)?;

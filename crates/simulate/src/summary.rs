@@ -2,14 +2,17 @@
 
 use allrail_collective::{CollectivePlan, Operation, StageModel};
 use allrail_core::{DimensionId, Time};
-use allrail_fabric::Dimension;
-use allrail_schedule::bound;
-use allrail_schedule::evaluate::Work;
+use allrail_fabric::Fabric;
+use allrail_schedule::evaluate::{self, Work};
+use allrail_schedule::{Order, Request, bound, planner, queue};
 
 use crate::driver::Run;
 use crate::error::SimulateError;
 use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
 use crate::scenario::{Scenario, Topology, WorldKind, tag};
+
+/// The policy that others are held against.
+const BASELINE: &str = "baseline";
 
 /// A simulation that is over.
 pub(crate) struct Parts<'a> {
@@ -98,6 +101,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         seed: scenario.seed,
         simulated_as: simulated_as(scenario),
         counted: scenario.topology.as_ref().and_then(Topology::counted),
+        behind_baseline: behind_baseline(parts, time),
         below_physical_bound,
         npus,
         algbw_gbps: only.map(|c| c.algbw_gbps),
@@ -111,6 +115,43 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         host: Host::default(),
         timeline: None,
         timeline_left_out: None,
+    })
+}
+
+/// What a result says where its policy ends later than the baseline does first come, first served, both in the model of
+/// `dims`: greedy policies may, mostly where latencies are most of the time. Of one collective alone.
+fn behind_baseline(parts: &Parts<'_>, time: Time) -> Option<String> {
+    /// A smaller share than this is no difference.
+    const SAME: f64 = 1e-3;
+    let &Parts { scenario, plans, works, .. } = parts;
+    let ([collective], [plan], [work]) = (scenario.collective.as_slice(), plans, works) else {
+        return None;
+    };
+    if plan.policy == BASELINE {
+        return None;
+    }
+    let limit = scenario.schedule.active_chunks;
+    let in_dims = || {
+        let work = work.clone().side_by_side(limit);
+        let end = |order: &Order| {
+            let mut queues = queue::queues(*order, scenario.fabric.dimensions.len(), &[]);
+            evaluate::finish(&work, &mut queues, limit)
+        };
+        scenario.schedule.order.fixed_by().iter().map(end).min()
+    };
+    let own = if scenario.world == WorldKind::Dims { time } else { in_dims()? };
+    let baseline =
+        Request { policy: BASELINE.to_owned(), order: Order::FIFO, ..scenario.request(collective) };
+    let other = planner::finish(&baseline).ok()?;
+    let longer = own.ratio(other) - 1.0;
+    (longer > SAME).then(|| {
+        format!(
+            "`{}` takes {:.1} % longer here than `baseline` in `fifo` order: {:.2} against {:.2} us in `dims`",
+            plan.policy,
+            100.0 * longer,
+            own.as_us(),
+            other.as_us()
+        )
     })
 }
 
@@ -135,7 +176,7 @@ fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
 }
 
 fn times(
-    fabric: &allrail_fabric::Fabric,
+    fabric: &Fabric,
     collective: &crate::scenario::Collective,
     plan: &CollectivePlan,
     finish: Time,
@@ -167,8 +208,8 @@ fn times(
     }
 }
 
-/// No schedule of any of the collectives alone ends earlier; where a plan is not made of one
-/// operation per stage, its own load on the busiest dimension.
+/// No schedule of any of the collectives alone ends earlier, in this world or in another; where a plan is not made of
+/// one operation per stage, what its own busiest NPU sends.
 fn lower_bound(
     scenario: &Scenario,
     plans: &[CollectivePlan],
@@ -176,40 +217,49 @@ fn lower_bound(
     works: &[Work],
     first: Time,
 ) -> Result<Time, SimulateError> {
+    let fabric = &scenario.fabric;
+    let latencies: Vec<Time> = fabric.dimensions.iter().map(|d| d.latency).collect();
     // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
-    let latency = |d: &Dimension| match scenario.world {
-        WorldKind::Dims | WorldKind::Links => d.latency,
-        WorldKind::Flows | WorldKind::Packets => Time::ZERO,
-    };
-    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(latency).collect();
+    let latencies = (!scenario.world.has_every_link()).then_some(latencies.as_slice());
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.collective)
     {
+        let reduces = |id: &DimensionId| fabric.dimension(*id).in_network_reduction;
         let own = if plan.operation == Operation::AllReduce
             && plan.chunks.iter().flat_map(|c| &c.stages).any(|s| s.operation == plan.operation)
         {
-            let load = |d: usize| {
-                work.tasks().iter().filter(|t| t.dimension as usize == d).map(|t| t.served).sum()
-            };
-            (0..model.dimensions()).map(load).max().unwrap_or(Time::ZERO)
+            own_load(fabric, plan, work)
         } else {
             let chunks: Vec<_> = plan.chunks.iter().map(|chunk| chunk.bytes).collect();
             let dimensions = &plan.dimensions;
-            match scenario.world {
-                WorldKind::Dims => bound::lower(model, plan.operation, dimensions, &chunks)?,
-                _ => bound::lower_of_messages(
-                    model,
-                    plan.operation,
-                    dimensions,
-                    &chunks,
-                    &latencies,
-                )?,
+            if dimensions.iter().any(reduces) {
+                // Messages do not know of switches that reduce.
+                bound::lower(model, plan.operation, dimensions, &chunks)?
+            } else {
+                bound::lower_of_messages(model, plan.operation, dimensions, &chunks, latencies)?
             }
         };
         lower = lower.max(collective.start - first + own);
     }
     Ok(lower)
+}
+
+/// How long the busiest NPU sends on the busiest dimension. Where chunks take turns, it is another one in each.
+fn own_load(fabric: &Fabric, plan: &CollectivePlan, work: &Work) -> Time {
+    let mut most = 0.0f64;
+    for id in &plan.dimensions {
+        let turns = plan.turns(*id) as usize;
+        let rate = fabric.dimension(*id).aggregate().bytes_per_second() as f64;
+        for turn in 0..turns {
+            let chunks = (turn..work.chunks()).step_by(turns);
+            let tasks = chunks.flat_map(|chunk| work.chunk(chunk));
+            let sent = tasks.filter(|task| task.dimension == id.0).map(|task| task.sent.0);
+            most = most.max(sent.sum::<f64>() / rate);
+        }
+    }
+    // A float's last digits must not lift it above what was simulated.
+    Time::from_ps((most * 1e12 * (1.0 - 1e-9)) as u64)
 }
 
 /// Every stage of one NPU.

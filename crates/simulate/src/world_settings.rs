@@ -21,6 +21,8 @@ pub(crate) struct WorldSettings<'a> {
     /// The graph that the fabric was read off.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) packets: PacketSettings,
+    /// Of fluids.
+    pub(crate) paths: Splitting,
     /// What links may have yet to send when a dimension chooses.
     pub(crate) send_ahead: Bytes,
     /// Of packets that choose their way.
@@ -55,7 +57,9 @@ impl WorldSettings<'_> {
         let (graph, planes) = self.graph(fabric)?;
         let graph = Arc::new(graph);
         if self.kind == WorldKind::Flows {
-            let world = Flows::new(&graph, Splitting::Minimal);
+            let takes_detours = self.topology.is_some_and(|Topology(one, _)| one.takes_detours());
+            let detours = takes_detours && self.paths == Splitting::Ideal;
+            let world = Flows::with_detours(&graph, self.paths, detours);
             return Ok(Box::new(OnePlane { world, planes }));
         }
         let routing = match self.topology {

@@ -213,7 +213,7 @@ def _predicted(result: Result) -> None:
         [result.world],
         calibrated=result.calibrated,
         below_bound=result.below_physical_bound,
-        simulated_as=[result.simulated_as, result.counted],
+        simulated_as=[result.simulated_as, result.counted, result.behind_baseline],
         errors=[(result.time_us, result.error_low_us, result.error_high_us)],
     )
 

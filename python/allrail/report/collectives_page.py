@@ -399,6 +399,8 @@ def _meanings(ones: Sequence[Result]) -> dict[str, str]:
         said["simulated as"] = " ".join(wirings)
     if counted := list(dict.fromkeys(one.counted for one in ones if one.counted)):
         said["over cables"] = " ".join(f"{one[:1].upper()}{one[1:]}." for one in counted)
+    if behind := list(dict.fromkeys(one.behind_baseline for one in ones if one.behind_baseline)):
+        said["slower than the baseline"] = " ".join(f"{one}." for one in behind)
     if any(one.below_physical_bound for one in ones):
         said["below the physical bound"] = (
             "Messages of one step were taken not to share links (contention: none), as ASTRA-sim’s "

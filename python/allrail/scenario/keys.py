@@ -219,10 +219,11 @@ class Schedule(Node):
         Field(
             default=None,
             description="One per dimension; if left out: `ring` on rings, `direct` on fully "
-            "connected dimensions, `halving_doubling` on switches. `auto`, for all or "
-            "in the list: for each collective the fastest of its size, as the "
-            "dimension's `fastest` says or else its model. An XML file is a program of "
-            "MSCCL, for an operation and a number of ranks.",
+            "connected dimensions, `halving_doubling` on switches; `auto` on networks "
+            "without dimensions, and on a fabric whose dimensions all say `fastest`. "
+            "`auto`, for all or in the list: for each collective the fastest of its "
+            "size, as the dimension's `fastest` says or else its model. An XML file is "
+            "a program of MSCCL, for an operation and a number of ranks.",
         )
     )
     algorithms_by_operation: Annotated[dict[str, str | tuple[str, ...]], ByOperation()] = Field(
@@ -674,8 +675,9 @@ class Messages(Node):
 
     paths: Annotated[str, Text()] | None = Field(
         default=None,
-        description="`flows`: over which paths a message is split: `ecmp` (if left out), "
-        "`single`, `minimal`, `ideal`.",
+        description="`flows`: over which paths a message is split: `ecmp` (if left out; of a "
+        "collective `minimal`), `single`, `minimal`, `ideal`. All that a collective"
+        " without a workload has of these keys.",
     )
     overhead: Annotated[str, Quantity("time")] = Field(
         default="0 ps",

@@ -103,7 +103,8 @@ class Scenario(Node):
         default=None, description="Switches and packets, in the world `packets`."
     )
     messages: Messages | None = Field(
-        default=None, description="Of a workload: how communication becomes messages."
+        default=None,
+        description="How communication becomes messages; of a collective, `paths` alone.",
     )
     placement: Annotated[str | list[int], PlacementField()] | None = Field(
         default=None,
@@ -213,6 +214,8 @@ class Scenario(Node):
             without = {"traffic", "workload", "what_if", "messages", "placement"}
             without |= set() if self.packets is not None else {"packets"}
             tree = self.model_dump(exclude=without)
+            if self.messages is not None:
+                tree["messages"] = {"paths": self.messages.paths}
             for key in ("tensor", "coordination", "algorithms_by_operation"):
                 tree["schedule"].pop(key)
             if not self.schedule.programs:
@@ -291,6 +294,32 @@ def _check_form(scenario: Scenario) -> None:
         )
     if scenario.workload is None:
         _check_no_training(scenario)
+        if scenario.messages is not None:
+            _check_paths(scenario, scenario.messages)
+
+
+def _check_paths(scenario: Scenario, messages: Messages) -> None:
+    """Refuse what messages without a workload do not have."""
+    if scenario.traffic is not None:
+        raise InputError(
+            "traffic has keys of its own for it",
+            hint="write `traffic: {paths: ...}`",
+            field="messages",
+        )
+    for other in sorted(messages.model_fields_set - {"paths"}):
+        raise InputError(
+            "only a `workload` has it",
+            hint="leave it out; a collective has `messages: {paths: ...}` alone",
+            field=f"messages.{other}",
+            value=show(getattr(messages, other)),
+        )
+    if messages.paths is not None and scenario.world != "flows":
+        raise InputError(
+            "only `flows` splits messages over paths",
+            hint="write `world: flows`, or leave it out",
+            field="messages.paths",
+            value=messages.paths,
+        )
 
 
 def _check_no_training(scenario: Scenario) -> None:
@@ -300,7 +329,6 @@ def _check_no_training(scenario: Scenario) -> None:
         ("schedule.coordination", scenario.schedule.coordination),
         ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
         ("what_if", scenario.what_if),
-        ("messages", scenario.messages),
         ("placement", scenario.placement),
     ):
         if value not in (None, {}):

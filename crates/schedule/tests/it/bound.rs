@@ -81,7 +81,12 @@ fn the_bound_of_messages_waits_for_one_step_only() {
     let latency = [fabric.dimensions[0].latency];
     let chunks = [Bytes::new(16_000_000)];
     let bound =
-        lower_of_messages(&model, Operation::AllReduce, &plan.dimensions, &chunks, &latency)
+        lower_of_messages(&model, Operation::AllReduce, &plan.dimensions, &chunks, Some(&latency))
+            .expect("short");
+    assert_eq!((bound.as_ps() + 500_000) / 1_000_000, 2_040, "of one chunk alone");
+    let chunks = [Bytes::new(4_000_000); 4];
+    let bound =
+        lower_of_messages(&model, Operation::AllReduce, &plan.dimensions, &chunks, Some(&latency))
             .expect("short");
     assert_eq!((bound.as_ps() + 500_000) / 1_000_000, 2_010);
 }
@@ -139,7 +144,7 @@ proptest! {
         let bound = lower(&model, operation, &plan.dimensions, &bytes).expect("short");
         prop_assert!(bound <= finish, "{bound:?} above {finish:?}");
         let latency: Vec<Time> = plan.fabric.dimensions.iter().map(|d| d.latency).collect();
-        let messages = lower_of_messages(&model, operation, &plan.dimensions, &bytes, &latency);
+        let messages = lower_of_messages(&model, operation, &plan.dimensions, &bytes, Some(&latency));
         // A stage's latency counts all its steps; rounded up in one, not in the other.
         let rounding = Time::from_ps(work.tasks().len() as u64);
         prop_assert!(messages.expect("short") <= bound + rounding);

@@ -153,6 +153,7 @@ pub fn run(
                 network,
                 timeline,
             )
+            .cutting_rings(scenario.rings_are_cables())
             .sending_ahead(if network.is_ideal() {
                 // It waits for nothing.
                 Bytes::default()
@@ -213,6 +214,7 @@ pub fn run(
                 RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
                     .sending_ahead(scenario.schedule.send_ahead)
                     .sharing(scenario.schedule.communicators)
+                    .cutting_rings(scenario.rings_are_cables())
                     .with_message_delay(scenario.messages.endpoint_delay);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
@@ -267,6 +269,7 @@ pub fn run(
             let overhead = settings.overhead;
             let mut communicator =
                 RankCommunicator::new(job.graph, &players, wiring, world, overhead)
+                    .cutting_rings(scenario.rings_are_cables())
                     .sharing(scenario.schedule.communicators);
             if steady && scenario.world == WorldKind::Flows {
                 communicator = communicator.steady(network.latency(paths));

@@ -69,8 +69,8 @@ pub struct TrainingScenario {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageSettings {
-    /// `flows`: over which paths a message is split: `ecmp` (if left out), `single`, `minimal`,
-    /// `ideal`.
+    /// `flows`: over which paths a message is split: `ecmp` (if left out; of a collective `minimal`), `single`,
+    /// `minimal`, `ideal`. All that a collective without a workload has of these keys.
     #[schemars(with = "Option<String>")]
     pub paths: Option<Splitting>,
     /// What every message waits for at its ends: processors, network interfaces.
@@ -245,6 +245,14 @@ impl TrainingScenario {
     #[must_use]
     pub fn has_own_dimensions(&self) -> bool {
         matches!(self.workload.model, Model::Steps(_))
+    }
+
+    /// Whether rings are cables from NPU to NPU, so that a part of one is a line; and not lines of boards that
+    /// switches join.
+    pub(crate) fn rings_are_cables(&self) -> bool {
+        self.topology
+            .as_ref()
+            .is_none_or(|Topology(one, keys)| keys.is_null() || one.counts().switches == 0)
     }
 
     /// Everything that a planner is asked but what is communicated.

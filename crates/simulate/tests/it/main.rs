@@ -9,6 +9,7 @@ mod expected_in_links;
 mod job_loads;
 mod jobs;
 mod laws;
+mod models_agree;
 mod over_cables;
 mod parity;
 mod planned_in_messages;

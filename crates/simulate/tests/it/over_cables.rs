@@ -35,6 +35,16 @@ fn in_chunks(
     Some(result(&scenario).ok()?.time_us)
 }
 
+/// With `auto` on all dimensions.
+fn chosen(fabric: &Value, world: &str, kind: &str) -> f64 {
+    let size = format!("{} B", size(world));
+    let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
+        "collective": [{"kind": kind, "size": size}],
+        "schedule": {"policy": "baseline", "chunks": 1, "algorithms": "auto"}});
+    let scenario = Scenario::from_json(&tree.to_string()).expect("a scenario");
+    result(&scenario).expect("it runs").time_us
+}
+
 fn result(scenario: &Scenario) -> Result<SimulationResult, allrail_simulate::SimulateError> {
     simulate(scenario, None, false, &mut |_, _| ControlFlow::Continue(()))
 }
@@ -104,8 +114,8 @@ fn domains_at_a_star_are_two_dimensions() {
     let of_cables = domains(6, 4, &row(1, 24, 1));
     for kind in ["all_reduce", "all_gather", "all_to_all", "broadcast"] {
         for world in ["dims", "links"] {
-            let (counted, closed) =
-                (time(&of_cables, world, kind), time(&of_dimensions, world, kind));
+            let of = |fabric| attempt(fabric, world, kind, Some(&["direct"; 2])).expect("it runs");
+            let (counted, closed) = (of(&of_cables), of(&of_dimensions));
             assert!((counted - closed).abs() < 1e-5 * closed, "{kind} {world}: {counted} {closed}");
         }
     }
@@ -119,12 +129,14 @@ fn bytes_over_a_cut_are_all_there() {
         let fabric = domains(2, 4, &row(2, 8, cables));
         let cut = 64e6 / (50e3 * f64::from(cables));
         let inside = 2.0 * 0.75 * 64e6 / 400e3;
-        let counted = time(&fabric, "dims", "all_reduce");
+        let halving = Some(&["halving_doubling"; 2][..]);
+        let of = |world| attempt(&fabric, world, "all_reduce", halving).expect("it runs");
+        let counted = of("dims");
         let latencies = 2.0 * 2.0 + 2.0 * 1.052;
         let expected = cut + inside + latencies;
         assert!((counted - expected).abs() < 1e-2, "{counted} {expected}");
         for world in ["links", "flows", "packets"] {
-            let took = time(&fabric, world, "all_reduce");
+            let took = of(world);
             let cut = cut * size(world) / 64e6;
             assert!(took > cut, "{world}: {took}, and the cut alone takes {cut}");
         }
@@ -185,6 +197,84 @@ fn every_topology_runs_planned_collectives_in_every_world() {
         }
     }
     assert!(counted > 2, "{counted}");
+}
+
+/// Nobody says which algorithm: the one that is counted to be the fastest.
+#[test]
+fn what_is_taken_by_itself_is_the_fastest_that_is_counted() {
+    let mesh = json!({"topology": "mesh", "shape": [4, 4]});
+    let twisted = json!({"topology": "torus", "shape": [3, 6], "twist": 3});
+    let mut gained = 0;
+    for fabric in [dragonfly(), row(3, 12, 1), mesh, domains(4, 4, &row(3, 16, 2)), twisted] {
+        for kind in ["all_reduce", "all_gather", "all_to_all", "broadcast"] {
+            let taken = time(&fabric, "dims", kind);
+            let auto = chosen(&fabric, "dims", kind);
+            assert!(
+                (taken - auto).abs() < 1e-9 * auto,
+                "{fabric} {kind}: {taken}, by `auto` {auto}"
+            );
+            for one in algorithm::ALL {
+                let of = |names: &[&str]| attempt(&fabric, "dims", kind, Some(names));
+                let alone = of(&[one.tag()]);
+                let usual = if fabric["topology"] == "torus" { "ring" } else { "halving_doubling" };
+                let other = alone.or_else(|| of(&[usual, one.tag()]));
+                let Some(other) = other else { continue };
+                assert!(
+                    taken <= other * 1.000_001,
+                    "{fabric} {kind} {}: {taken} {other}",
+                    one.tag()
+                );
+                gained += u32::from(one.tag() == "halving_doubling" && other > 1.5 * taken);
+            }
+        }
+    }
+    assert!(gained > 0, "the usual one of a switch would have done");
+}
+
+/// A collective's messages take the paths that are asked for, in `flows` alone.
+#[test]
+fn paths_of_a_collective_can_be_named() {
+    let mesh = json!({"topology": "mesh", "shape": [4, 4]});
+    let of = |world: &str, paths: &str| {
+        let tree = json!({"schema_version": 1, "fabric": mesh, "world": world,
+            "collective": [{"kind": "all_to_all", "size": "1 MB"}],
+            "schedule": {"chunks": 1, "algorithms": ["direct"]}, "messages": {"paths": paths}});
+        result(&Scenario::from_json(&tree.to_string())?).map(|result| result.time_us)
+    };
+    let usual = attempt(&mesh, "flows", "all_to_all", Some(&["direct"])).expect("it runs");
+    let [minimal, single, ideal] =
+        ["minimal", "single", "ideal"].map(|paths| of("flows", paths).expect("it runs"));
+    assert!(single > 1.01 * minimal, "{single} {minimal}");
+    assert!(ideal <= 1.001 * minimal, "{ideal} {minimal}");
+    assert!((usual / minimal / 64.0 - 1.0).abs() < 0.05, "64 MB of the same: {usual} {minimal}");
+    let refused = of("packets", "single").expect_err("packets choose their own").to_string();
+    assert!(refused.contains("messages.paths"), "{refused}");
+}
+
+/// 128 NPUs as a TPU v4 slice of 4 x 4 x 8: planned along its last dimension, and not by a switch's algorithm.
+#[test]
+fn a_twisted_torus_is_planned_along_its_rings() {
+    let of = |keys: Value| {
+        let link = json!({"bandwidth": "400 Gb/s", "latency": "100 ns"});
+        let mut fabric = json!({"topology": "torus", "shape": [4, 4, 8], "link": link});
+        fabric.as_object_mut().expect("keys").extend(keys.as_object().expect("keys").clone());
+        fabric
+    };
+    let twisted = of(json!({"twist": 4}));
+    let scenario = |fabric: &Value| {
+        let tree = json!({"schema_version": 1, "fabric": fabric,
+            "collective": [{"kind": "all_reduce", "size": "256 MiB"}],
+            "schedule": {"chunks": 4}});
+        Scenario::from_json(&tree.to_string()).expect("a scenario")
+    };
+    let planned = scenario(&twisted);
+    let sizes: Vec<u32> = planned.fabric.dimensions.iter().map(|one| one.size).collect();
+    assert_eq!(sizes, [8, 16]);
+    assert!(planned.fabric.dimensions[0].wiring.is_none(), "rings along the last dimension");
+    let straight = result(&scenario(&of(json!({})))).expect("it runs").time_us;
+    let time = result(&planned).expect("it runs").time_us;
+    println!("twisted {time}, straight {straight}");
+    assert!(time < 1.25 * straight, "{time} {straight}");
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(super) fn costs(
         &scenario.schedule.algorithms_by_operation,
         Idealisation::Real,
         false,
-    );
+    )
+    .cutting_rings(scenario.rings_are_cables());
     let mut costs = Vec::with_capacity(graph.len());
     for id in graph.ids() {
         let node = graph.node(id);

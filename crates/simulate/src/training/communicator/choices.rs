@@ -3,27 +3,66 @@
 //! A choice depends on what is done, on how many bytes, and on the parts of dimensions that a group has; never
 //! on what carries it, so it is the same in every world.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId};
 use allrail_fabric::kinds::{self, Reach};
-use allrail_fabric::{Fabric, Wiring};
+use allrail_fabric::{Contention, Fabric, Kind, Wiring};
 use allrail_schedule::{Algorithms, Request};
 use allrail_workload::{Group, GroupId, Part};
 
 use crate::SimulateError;
 
+/// Rings of whose parts groups are. A part of a ring is a line: what its ends send each other goes back along it, or round
+/// over the rest, and where members are not neighbours the groups between them have the same cables. So it is counted
+/// over the ring's cables, as networks without dimensions are.
+///
+/// Lines of boards that switches join are rings of any of their boards, and are not counted so.
+#[derive(Default)]
+pub(super) struct Rings {
+    /// Whether parts are lines.
+    pub(super) are_cut: bool,
+    known: RefCell<BTreeMap<DimensionId, Option<Wiring>>>,
+}
+
+impl Rings {
+    /// The cables of a dimension's ring, where `size` of its NPUs are a part of it.
+    fn cables(&self, fabric: &Fabric, id: DimensionId, size: u32) -> Option<Wiring> {
+        let whole = fabric.dimension(id);
+        let shared = whole.contention == Contention::Shared && whole.wiring.is_none();
+        if !self.are_cut || whole.kind != Kind::Ring || !shared || size >= whole.size {
+            return None;
+        }
+        let cables = || {
+            let alone = Fabric { dimensions: vec![whole.clone()], ..fabric.clone() };
+            Wiring::of_npus(alone.graph().ok()?, 1).wiring
+        };
+        self.known.borrow_mut().entry(id).or_insert_with(cables).clone()
+    }
+
+    /// The same among the parts of a group.
+    pub(super) fn among(&self, fabric: &Fabric, id: DimensionId, parts: &[Part]) -> Option<Wiring> {
+        let own = || parts.iter().filter(|part| part.dimension == id);
+        // Of a group that is no product of parts, nothing is known here.
+        own().next()?;
+        let cables = self.cables(fabric, id, own().map(|part| part.size).product())?;
+        Some(cables.among(own().map(|part| (part.size, part.stride))))
+    }
+}
+
 /// What has been chosen so far.
 #[derive(Default)]
 pub(super) struct Choices {
+    pub(super) rings: Rings,
     known: BTreeMap<(Operation, Bytes, GroupId), Vec<String>>,
     /// By dimension, in the order in which they were chosen first.
     ran: Vec<Vec<String>>,
 }
 
 impl Choices {
-    /// The algorithm on each dimension of the fabric; `None` for the usual ones.
+    /// The algorithm on each dimension of the fabric; `None` where all are the usual ones.
     ///
     /// # Errors
     /// The list is not as long as the fabric's; nothing fits what is left open.
@@ -34,20 +73,23 @@ impl Choices {
         (operation, bytes): (Operation, Bytes),
         (id, group): (GroupId, &Group),
     ) -> Result<Option<Vec<String>>, SimulateError> {
-        let Some(said) = said else { return Ok(None) };
+        if said.is_none() && request.fabric.dimensions.iter().all(|one| one.wiring.is_none()) {
+            return Ok(None);
+        }
         if let Some(known) = self.known.get(&(operation, bytes, id)) {
             return Ok(Some(known.clone()));
         }
-        let (fabric, dimensions) = network(&request.fabric, &group.parts);
+        let (fabric, dimensions) = self.network(&request.fabric, &group.parts);
         let asked = Request {
             fabric,
             operation,
             size: bytes,
             dimensions: dimensions.clone(),
             chunks: request.chunks_of(bytes),
-            algorithms: Some(said.clone()),
+            algorithms: said.cloned(),
             ..request.clone()
         };
+        let said = asked.said();
         let names = asked.decided()?.algorithm_names()?;
         if said.is_open() {
             self.ran.resize(names.len(), Vec::new());
@@ -68,8 +110,19 @@ impl Choices {
     }
 }
 
-/// The fabric as a group with these parts sees it, and the dimensions that it is on.
-pub(super) fn network(fabric: &Fabric, parts: &[Part]) -> (Fabric, Vec<DimensionId>) {
+impl Choices {
+    /// The fabric as a group with these parts sees it, and the dimensions that it is on.
+    pub(super) fn network(&self, whole: &Fabric, parts: &[Part]) -> (Fabric, Vec<DimensionId>) {
+        let rings = |id| self.rings.among(whole, id, parts);
+        network(whole, parts, rings)
+    }
+}
+
+fn network(
+    fabric: &Fabric,
+    parts: &[Part],
+    ring: impl Fn(DimensionId) -> Option<Wiring>,
+) -> (Fabric, Vec<DimensionId>) {
     let mut fabric = fabric.clone();
     let mut dimensions: Vec<DimensionId> = Vec::new();
     let mut sizes: BTreeMap<DimensionId, u32> = BTreeMap::new();
@@ -88,7 +141,7 @@ pub(super) fn network(fabric: &Fabric, parts: &[Part]) -> (Fabric, Vec<Dimension
         whole.size = size;
         let own = || parts.iter().filter(|part| part.dimension == dimension);
         let among = |wiring: Wiring| wiring.among(own().map(|part| (part.size, part.stride)));
-        whole.wiring = whole.wiring.take().map(among);
+        whole.wiring = whole.wiring.take().map(among).or_else(|| ring(dimension));
         dimensions.push(dimension);
     }
     (fabric, dimensions)

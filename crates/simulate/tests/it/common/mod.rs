@@ -79,6 +79,7 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Scenario {
         topology: None,
         world: WorldKind::Dims,
         packets: Default::default(),
+        messages: Default::default(),
         seed: 0,
     }
 }

@@ -112,6 +112,13 @@ impl<'a> ClassCommunicator<'a> {
         self
     }
 
+    /// Counts parts of rings as lines, which they are where rings are cables.
+    #[must_use]
+    pub fn cutting_rings(mut self, are_cut: bool) -> Self {
+        self.schedules.choices.rings.are_cut = are_cut;
+        self
+    }
+
     /// What communicators do where they meet.
     #[must_use]
     pub fn sharing(mut self, sharing: Communicators) -> Self {

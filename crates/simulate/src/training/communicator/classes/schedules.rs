@@ -14,7 +14,7 @@ use allrail_workload::{GroupId, StepGraph};
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, StageTimes};
-use crate::training::communicator::choices::{self, Choices};
+use crate::training::communicator::choices::Choices;
 use crate::training::communicator::slow::{Felt, LONGEST};
 
 /// Which network carries the stages.
@@ -70,6 +70,20 @@ fn on_links(
     let latency = dimension.latency.checked_mul(steps);
     let latency = latency.and_then(|time| time.checked_add(dimension.message_latency));
     (links.link_bandwidth(dimension).time_for(bytes), latency)
+}
+
+/// How long a message keeps cables, which all instances of its group use at once, and its latency.
+fn over_cables(
+    group: &Wiring,
+    dimension: &Dimension,
+    (from, to): (u32, u32),
+    bytes: Bytes,
+) -> (Option<Time>, Option<Time>) {
+    let load = group.load(&[(group.member(from), group.member(to), 1)]);
+    let millionths = (load.most() * f64::from(WHOLE)).round() as u128;
+    let amount = u128::from(bytes.count()) * millionths;
+    let time = dimension.aggregate().time_for_fraction(amount, u128::from(WHOLE));
+    (time, load.latency.checked_add(dimension.message_latency))
 }
 
 /// A collective or message, scheduled: its chunks, and the time of each of their stages.
@@ -217,7 +231,7 @@ impl Schedules<'_> {
                     .to_owned(),
             });
         }
-        Ok(choices::network(&self.request.fabric, &group.parts))
+        Ok(self.choices.network(&self.request.fabric, &group.parts))
     }
 
     /// For how long a stage of a group keeps a dimension busy that should take `nominal`.
@@ -248,12 +262,21 @@ impl Schedules<'_> {
             if from == to {
                 continue;
             }
-            let (time, latency) = match &dimension.wiring {
-                Some(wiring) => {
-                    self.over_cables(wiring, dimension, (from, to), bytes, (group, DimensionId(d)))
-                }
-                None => on_links(dimension, (from, to), bytes),
-            };
+            let parts = &self.graph.groups()[group as usize].parts;
+            let (fabric, id) = (&self.request.fabric, DimensionId(d));
+            let (time, latency) =
+                match (&dimension.wiring, self.choices.rings.among(fabric, id, parts)) {
+                    (Some(wiring), _) => {
+                        let of_part = parts.iter().filter(|part| part.dimension == id);
+                        let of_part: Vec<(u32, u32)> =
+                            of_part.map(|part| (part.size, part.stride)).collect();
+                        let among = || wiring.among(of_part.iter().copied());
+                        let group = if of_part.is_empty() { wiring.clone() } else { among() };
+                        over_cables(&group, dimension, (from, to), bytes)
+                    }
+                    (None, Some(line)) => over_cables(&line, dimension, (from, to), bytes),
+                    (None, None) => on_links(dimension, (from, to), bytes),
+                };
             let time = time.and_then(|time| self.occupancy(group, d, time));
             let (occupancy, latency) = time.zip(latency).ok_or_else(too_long)?;
             let latency = if self.network.is_ideal() { Time::ZERO } else { latency };
@@ -273,28 +296,6 @@ impl Schedules<'_> {
         let stages = Rc::new(stages.lowered());
         self.known.insert(key, Rc::clone(&stages));
         Ok(stages)
-    }
-
-    /// How long a message keeps cables, which all instances of its group use at once, and its latency.
-    fn over_cables(
-        &self,
-        wiring: &Wiring,
-        dimension: &Dimension,
-        (from, to): (u32, u32),
-        bytes: Bytes,
-        (group, id): (u32, DimensionId),
-    ) -> (Option<Time>, Option<Time>) {
-        let parts = self.graph.groups()[group as usize].parts.iter();
-        let parts: Vec<(u32, u32)> = parts
-            .filter(|part| part.dimension == id)
-            .map(|part| (part.size, part.stride))
-            .collect();
-        let group = if parts.is_empty() { wiring.clone() } else { wiring.among(parts) };
-        let load = group.load(&[(group.member(from), group.member(to), 1)]);
-        let millionths = (load.most() * f64::from(WHOLE)).round() as u128;
-        let amount = u128::from(bytes.count()) * millionths;
-        let time = dimension.aggregate().time_for_fraction(amount, u128::from(WHOLE));
-        (time, Some(load.latency))
     }
 
     /// As many chunks, each spread over all dimensions at once so that they end together.

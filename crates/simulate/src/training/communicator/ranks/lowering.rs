@@ -19,6 +19,7 @@ use allrail_fabric::{Contention, Dimension, Wiring as Cables};
 use allrail_schedule::room::Share;
 use allrail_schedule::{Algorithms as Named, Request, planner};
 use allrail_workload::{Part, StepGraph};
+use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings as PacketSettings;
 
 use crate::SimulateError;
@@ -417,6 +418,7 @@ fn order_in_links(
         kind: WorldKind::Links,
         topology: None,
         packets: PacketSettings::default(),
+        paths: Splitting::Minimal,
         send_ahead,
         seed: request.seed,
     };

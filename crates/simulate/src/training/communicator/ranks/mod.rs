@@ -111,6 +111,13 @@ impl<'a> RankCommunicator<'a> {
         self
     }
 
+    /// Chooses algorithms for parts of rings as for lines, which they are where rings are cables.
+    #[must_use]
+    pub fn cutting_rings(mut self, are_cut: bool) -> Self {
+        self.lowering.choices.rings.are_cut = are_cut;
+        self
+    }
+
     /// What communicators do where they meet.
     #[must_use]
     pub fn sharing(mut self, sharing: Communicators) -> Self {
