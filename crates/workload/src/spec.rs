@@ -72,6 +72,12 @@ pub struct Workload {
     /// What is kept beside parameters and gradients, and what an update costs.
     #[serde(default)]
     pub optimizer: Optimizer,
+    /// When an NPU updates its parameters: `together`, in one step once all its gradients are there
+    /// (`optimizer.step()` in PyTorch, also under Horovod, DeepSpeed and Megatron-LM), or `each`, as soon as the
+    /// parameter's own gradient is there (MXNet, TensorFlow graphs, ByteScheduler, P3). If left out: `each` where
+    /// iterations have no barrier (`schedule.tensor`) or parameter servers update, else `together`.
+    #[serde(default)]
+    pub updates: Option<Updates>,
     /// When an NPU begins what is ready: `at_once`, or `in_turn`, one communication after the other
     /// (receives aside), and one delay, of those that are ready the one that stands first.
     #[serde(default)]
@@ -288,6 +294,18 @@ pub enum Optimizer {
     Sgd,
     /// Nothing, and an update takes no time.
     None,
+}
+
+/// When an NPU updates its parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a time of updates"))]
+pub enum Updates {
+    /// In one step, once all its gradients are there.
+    #[default]
+    Together,
+    /// Each parameter as soon as its own gradient is there.
+    Each,
 }
 
 /// Ranks whose compute takes longer.

@@ -23,6 +23,6 @@ pub mod scenario;
 
 pub use bound::{Bound, BoundResult, bound};
 pub use communicator::ranks::algorithms::{Algorithms, AllToAll};
-pub use outcome::result::TrainingResult;
+pub use outcome::result::{SpanResult, TrainingResult};
 pub use run::{Job, run, simulate};
 pub use scenario::{TrainingScenario, WhatIf};

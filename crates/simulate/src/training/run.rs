@@ -60,7 +60,7 @@ pub fn simulate(
 ) -> Result<TrainingResult, SimulateError> {
     let begin = Instant::now();
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
-    let mut workload = scenario.workload.clone();
+    let mut workload = scenario.timed_workload()?;
     if scenario.what_if == Some(WhatIf::NoStraggler) {
         workload.stragglers.clear();
         workload.jitter = None;

@@ -5,7 +5,7 @@ use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::device::DeviceChoice;
-use allrail_workload::spec::{Model, Workload};
+use allrail_workload::spec::{Model, Updates, Workload};
 use allrail_workload::steps::Steps;
 use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings as PacketSettings;
@@ -184,6 +184,17 @@ impl TrainingScenario {
                 "0 or 1",
             ));
         }
+        if let Some(updates) = self.workload.updates {
+            let refuse =
+                |why, hint| Err(field("workload.updates".to_owned(), tag(&updates), why, hint));
+            if !self.workload.model.is_laid_out() {
+                return refuse("the model says its own updates", "leave it out");
+            }
+            if self.workload.every > 1 && updates == Updates::Each {
+                let why = "replicas that train apart step once their backward pass is over";
+                return refuse(why, "leave it out, or exchange gradients with `every: 1`");
+            }
+        }
         if !(0.0..=100.0).contains(&self.workload.exchange_slowdown) {
             return Err(field(
                 "workload.exchange_slowdown".to_owned(),
@@ -241,6 +252,20 @@ impl TrainingScenario {
         self.schedule.tensor.clone().unwrap_or_default()
     }
 
+    /// The workload with what it leaves to the schedule: when parameters are updated.
+    ///
+    /// # Errors
+    /// The tensor scheduler is wrong: names its key.
+    pub fn timed_workload(&self) -> Result<Workload, SimulateError> {
+        let mut workload = self.workload.clone();
+        if workload.updates.is_none() && workload.model.is_laid_out() {
+            let tensor = self.tensor();
+            let together = tensor.has_barrier()? && !ServerCommunicator::asked(&tensor);
+            workload.updates = Some(if together { Updates::Together } else { Updates::Each });
+        }
+        Ok(workload)
+    }
+
     /// Whether the job's dimensions are its own, and not the topology's: steps are written out.
     #[must_use]
     pub fn has_own_dimensions(&self) -> bool {
@@ -262,6 +287,6 @@ impl TrainingScenario {
     }
 }
 
-fn tag(placement: &Placement) -> String {
-    serde_json::to_string(placement).unwrap_or_default()
+fn tag(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }

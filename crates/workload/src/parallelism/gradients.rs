@@ -4,6 +4,13 @@
 //! through, backward order; with `reduce: microbatch` after every one, and the update waits for all. Parameters
 //! of experts are reduced over the replicas of each expert alone. Gradients of tables stay where they are.
 //!
+//! An update waits for its own gradient with `updates: each`, and with `updates: together` for every gradient of
+//! its NPU and for the end of the backward pass. The second is what `optimizer.step()` does: PyTorch's DDP returns
+//! from the backward pass when all buckets are reduced (Li et al., VLDB 2020, section 4.2), Horovod's `step()`
+//! first synchronizes every handle (`horovod/torch/optimizer.py`). The first is ByteScheduler's (it steps a
+//! tensor when its last partition has finished, `bytescheduler/pytorch/horovod.py`), P3's and that of graphs of
+//! operations, where an update depends on its gradient alone (MXNet, TensorFlow).
+//!
 //! Replicas that train apart (`every` above 1) exchange no gradient: after an update the parameters
 //! are all-reduced, which the driver does in every so many iterations alone; the next one begins when
 //! all are.
@@ -19,9 +26,9 @@ use allrail_core::Time;
 use super::emit::{Emitter, Span};
 use super::passes::Done;
 use super::shards::unit_name;
-use crate::graph::{NodeId, Pass, Purpose};
+use crate::graph::{Node, NodeId, Pass, Purpose, Work};
 use crate::models::{Cut, Layer};
-use crate::spec::Axis;
+use crate::spec::{Axis, Updates};
 
 /// An update to come.
 #[derive(Debug)]
@@ -216,6 +223,30 @@ impl Emitter<'_> {
         parts.filter(|(count, span)| *count > 0 && self.travels(layer, *span)).collect()
     }
 
+    /// With `updates: together`, by position: what stands for all its gradients and the end of its passes.
+    fn steps(&mut self, updates: &[Update], over: &[Option<NodeId>]) -> Vec<Option<NodeId>> {
+        let each = self.plan.workload.updates == Some(Updates::Each);
+        let mut steps = vec![None; over.len()];
+        if each || self.plan.workload.every > 1 {
+            return steps;
+        }
+        for (position, step) in steps.iter_mut().enumerate() {
+            let own = updates.iter().filter(|update| update.position == position);
+            let mut after: Vec<NodeId> = own.flat_map(|update| update.after.clone()).collect();
+            if after.is_empty() {
+                continue;
+            }
+            after.extend(over[position]);
+            after.sort_unstable();
+            after.dedup();
+            let actor = self.stages[position].actor;
+            let work = Work::Compute { time: Time::ZERO };
+            let node = Node { actor, work, tensor: None, pass: Pass::Update };
+            *step = Some(self.builder.node("optimizer step", node, &after));
+        }
+        steps
+    }
+
     /// The updates, and what the next iteration waits for.
     pub(crate) fn updates(&mut self, mut pending: Pending) {
         for (position, i, ready) in std::mem::take(&mut pending.copies) {
@@ -230,6 +261,7 @@ impl Emitter<'_> {
             ready.extend(over[position]);
             self.gradient(position, &unit, (tied, None), &ready, &mut pending);
         }
+        let begins = self.steps(&pending.updates, &over);
         for Update { position, layer: i, parameters, after, span, decoding } in pending.updates {
             let layer = &self.plan.model.layers[i];
             let name = format!("{} update", layer.name);
@@ -239,7 +271,8 @@ impl Emitter<'_> {
             let time = self.plan.update(self.plan.updated(layer, own));
             let time = time.checked_add(decoding).unwrap_or(time);
             // Without an exchange a script asks for its step once the backward pass is over.
-            let after = over[position].filter(|_| apart).map_or(after, |id| vec![id]);
+            let begin = if apart { over[position] } else { begins[position] };
+            let after = begin.map_or(after, |id| vec![id]);
             let mut last = self.update(position, (&name, time), place(i), &after);
             if let Some(span) = shard.filter(|_| apart || matches!(zero, 1 | 2)) {
                 let operation = if apart { AllReduce } else { AllGather };

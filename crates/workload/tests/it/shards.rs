@@ -29,6 +29,13 @@ fn named(graph: &StepGraph, name: &str) -> NodeId {
     graph.ids().find(|id| graph.name(*id) == name).unwrap_or_else(|| panic!("{name}"))
 }
 
+/// A job that updates each parameter when its own gradient is there.
+fn one_by_one(parallelism: Value) -> Value {
+    let mut value = job(parallelism);
+    value["updates"] = json!("each");
+    value
+}
+
 /// Of the small transformer in fp16.
 fn parameters() -> u64 {
     2 * built(job(json!({})), &[1]).model.parameters()
@@ -42,6 +49,7 @@ fn a_block_is_gathered_and_scattered_at_once() {
     let expected =
         [((Operation::AllGather, 8), (20, 2 * all)), ((Operation::ReduceScatter, 8), (10, all))];
     assert_eq!(exchanged(&graph), expected.into());
+    let graph = built(one_by_one(json!({"zero": 3})), &[8]).graph;
     named(&graph, "layer3 forward parameters");
     let gradient = named(&graph, "layer3 gradient");
     assert!(graph.after(gradient).contains(&named(&graph, "layer3.attention backward")));
@@ -51,6 +59,54 @@ fn a_block_is_gathered_and_scattered_at_once() {
         // And the next iteration's gather waits for both.
         let gather = named(&graph, "layer3 forward parameters");
         assert!(graph.carried().contains(&(gather, update)));
+    }
+}
+
+/// `optimizer.step()`: whatever is cut and how, each update waits for all gradients of its NPU and for the end
+/// of its passes. One by one, it waits for its own gradient.
+#[test]
+fn an_optimizer_steps_when_all_gradients_are_there() {
+    let cuts = [
+        (json!({}), 8),
+        (json!({"microbatches": 4}), 8),
+        (json!({"zero": 1}), 8),
+        (json!({"zero": 3, "microbatches": 2}), 8),
+        (json!({"pp": 2, "microbatches": 4}), 16),
+        (json!({"pp": 2, "microbatches": 4, "schedule": "chimera"}), 16),
+        (json!({"tp": 2}), 8),
+        (json!({"overlap_gradients": false}), 8),
+    ];
+    for (cut, npus) in cuts {
+        let graph = built(job(cut.clone()), &[npus]).graph;
+        let of = |actor: ActorId| {
+            graph.ids().filter(move |id| graph.node(*id).actor == actor).collect::<Vec<_>>()
+        };
+        for actor in (0u32..).zip(graph.actors()).map(|(i, _)| ActorId(i)) {
+            let nodes = of(actor);
+            let steps: Vec<&NodeId> =
+                nodes.iter().filter(|id| graph.name(**id) == "optimizer step").collect();
+            let [step] = steps.as_slice() else { panic!("{cut}: {} steps", steps.len()) };
+            let before = graph.after(**step);
+            for id in &nodes {
+                let node = graph.node(*id);
+                let name = graph.name(*id);
+                if name.ends_with(" update") {
+                    assert_eq!(graph.after(*id), [**step], "{cut}: {name}");
+                }
+                let gradient = matches!(node.work, Work::Collective { purpose: Purpose::Data, .. })
+                    && node.pass == Pass::Backward
+                    && node.tensor.is_some();
+                assert!(!gradient || before.contains(id), "{cut}: {name}");
+            }
+            let passes = |id: &&NodeId| {
+                let node = graph.node(**id);
+                matches!(node.work, Work::Compute { .. }) && node.pass == Pass::Backward
+            };
+            let last = nodes.iter().filter(passes).max().expect("it computes");
+            assert!(before.contains(last), "{cut}: {}", graph.name(*last));
+        }
+        let graph = built(one_by_one(cut), &[npus]).graph;
+        assert!(graph.ids().all(|id| graph.name(id) != "optimizer step"));
     }
 }
 
@@ -112,7 +168,7 @@ fn gradients_of_every_microbatch_travel_where_shards_have_no_room_for_sums() {
     assert_eq!(scatters(json!({"zero": 1, "microbatches": 4}), 8), [(18, all)]);
     // A pipeline's stages sum up to their last microbatch.
     assert_eq!(scatters(json!({"zero": 3, "pp": 2, "microbatches": 4}), 16), [(10, all)]);
-    let graph = built(job(json!({"zero": 2, "microbatches": 2})), &[8]).graph;
+    let graph = built(one_by_one(json!({"zero": 2, "microbatches": 2})), &[8]).graph;
     let update = named(&graph, "layer3.attention update");
     let both = ["layer3.attention gradient", "layer3.attention gradient of microbatch 0"];
     let both: BTreeSet<NodeId> = both.iter().map(|name| named(&graph, name)).collect();

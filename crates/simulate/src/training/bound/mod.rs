@@ -77,7 +77,7 @@ pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
     if workload.compute.must_fit && memory.fits() == Some(false) {
         return Ok(Bound { memory, step: None });
     }
-    let outline = allrail_workload::outline(workload, &sizes)?;
+    let outline = allrail_workload::outline(&scenario.timed_workload()?, &sizes)?;
     let step = if is_plain(scenario)? { Some(Costs::of(&outline, scenario)?.step()) } else { None };
     Ok(Bound { memory, step })
 }

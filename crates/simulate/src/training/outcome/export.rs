@@ -18,7 +18,7 @@ pub fn export(
     whose: Ranks,
 ) -> Result<Summary, SimulateError> {
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
-    let built = graph_of(&scenario.workload, &sizes)?;
+    let built = graph_of(&scenario.timed_workload()?, &sizes)?;
     let written = chakra::write(&built.graph, &sizes, named, whose);
     Ok(written.map_err(allrail_workload::WorkloadError::from)?)
 }
