@@ -367,6 +367,15 @@ impl Scheduled {
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
+    let mut all = schedules(request, |scheduler, problem| Ok(vec![scheduler.schedule(problem)?]))?;
+    Ok(all.swap_remove(0))
+}
+
+/// One schedule or several, as the scheduler is asked.
+fn schedules(
+    request: &Request,
+    asked: impl Fn(&dyn ChunkScheduler, &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError>,
+) -> Result<Vec<Scheduled>, ScheduleError> {
     request.validate()?;
     let request = &*request.decided()?;
     let scheduler = request.plugins.named(&request.policy)?;
@@ -394,16 +403,22 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
         parameters: &request.parameters,
         seed: request.seed,
     };
-    let stages = if one_stage {
+    let found = if one_stage {
         let stage = Stage { operation: Operation::AllReduce, dimension: spanned[0] };
-        vec![vec![stage]; chunks.len()]
+        vec![vec![vec![stage]; chunks.len()]]
     } else {
-        scheduler.schedule(&problem)?
+        asked(scheduler, &problem)?
     };
-    for (i, stages) in stages.iter().enumerate() {
+    for (i, stages) in found.iter().flat_map(|stages| stages.iter().enumerate()) {
         check_stages(i, stages, request.operation, &spanned)?;
     }
-    Ok(Scheduled { model, chunks, stages, active_chunks: request.active_chunks })
+    let scheduled = found.into_iter().map(|stages| Scheduled {
+        model: model.clone(),
+        chunks: chunks.clone(),
+        stages,
+        active_chunks: request.active_chunks,
+    });
+    Ok(scheduled.collect())
 }
 
 /// Plans a collective.
@@ -412,7 +427,30 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
 /// Names the field of the scenario that is wrong.
 pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
     let request = &*request.decided()?;
-    let scheduled = schedule(request)?;
+    planned(request, schedule(request)?)
+}
+
+/// Whether [`finalists`] may be several.
+///
+/// # Errors
+/// There is no such chunk scheduler.
+pub fn has_finalists(request: &Request) -> Result<bool, ScheduleError> {
+    Ok(request.plugins.named(&request.policy)?.has_finalists())
+}
+
+/// The plans among which a network model that carries messages may choose, that of [`plan`] first: see
+/// [`ChunkScheduler::finalists`].
+///
+/// # Errors
+/// As [`plan`].
+pub fn finalists(request: &Request) -> Result<Vec<CollectivePlan>, ScheduleError> {
+    let request = &*request.decided()?;
+    let all = schedules(request, |scheduler, problem| scheduler.finalists(problem))?;
+    all.into_iter().map(|scheduled| planned(request, scheduled)).collect()
+}
+
+/// A schedule with the order of its dimensions, of a request whose algorithms are decided.
+fn planned(request: &Request, scheduled: Scheduled) -> Result<CollectivePlan, ScheduleError> {
     let work = scheduled.work()?;
     let dimensions = request.fabric.dimensions.len();
     let algorithms = request.algorithm_names()?;

@@ -40,6 +40,8 @@ pub struct Collectives<'a> {
     pub endpoint_delay: Time,
     /// Whether spans are kept.
     pub timeline: bool,
+    /// A run that is not over by then is broken off: its collectives never finish.
+    pub until: Time,
 }
 
 /// What a run gave.
@@ -92,6 +94,10 @@ pub fn run(
         now = executors.run_before(now, starts.next_time().unwrap_or(Time::MAX));
         let next = [starts.next_time(), executors.next_time()].into_iter().flatten().min();
         let Some(next) = next else { break };
+        if next > job.until {
+            run.finish.fill(Time::MAX);
+            return Ok(run);
+        }
         now = next;
         while starts.next_time() == Some(now) {
             let Some((_, collective)) = starts.pop() else { break };

@@ -6,7 +6,8 @@
 //! - [`driver`]: issues collectives at their times, and runs the world until all are over.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
-//! - `order_in_world`: a planned order, fixed by runs in the world that will carry it.
+//! - `judge`: a collective alone in the network model that will carry it. `order_in_world`: a planned order, fixed
+//!   by such runs. `finalists`: the best of several plans, found by them.
 //! - `world_settings`: a world of messages with its settings.
 //! - [`training`]: all of that for training steps.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
@@ -19,7 +20,9 @@ pub mod coordination;
 pub mod driver;
 pub mod error;
 pub mod executors;
+mod finalists;
 pub mod jobs;
+mod judge;
 pub mod keys;
 pub mod lowering;
 mod order_in_world;

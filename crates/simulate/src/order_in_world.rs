@@ -16,94 +16,60 @@
 //! (`active_chunks` can make ranks wait for each other) gives no order; the one for `dims` can always be
 //! kept.
 //!
-//! It takes as long as simulating the collective twice, or three times.
+//! It takes as long as simulating the collective twice, or three times; a run that is later than the best so far is
+//! broken off.
 
 use allrail_collective::{CollectivePlan, StageRef};
-use allrail_core::{Bytes, Time};
+use allrail_core::Time;
 use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{Order, Request, key, queue};
-use allrail_world::flows::Splitting;
-use serde_json::json;
+use allrail_schedule::{Order, Request, queue};
 
-use crate::driver::{self, Collectives, Observer, Run};
+use crate::driver::Run;
 use crate::error::SimulateError;
-use crate::lowering::{Lowering, work};
-use crate::scenario::{Topology, WorldKind};
-use crate::world_settings::WorldSettings;
+use crate::judge::Judge;
+use crate::lowering::work;
 
-/// Raised whenever the same run may give another order: cached plans become void.
-const VERSION: u32 = 1;
-
-/// Whether plans get their order from a run in their world.
-pub(crate) fn applies(order: Order, world: WorldKind) -> bool {
-    order.keeps_to_plans() && world.carries_messages()
+/// A plan with the order in which its stages ran in the run that fixed it.
+pub(crate) struct Fixed {
+    /// See above.
+    pub(crate) plan: CollectivePlan,
+    /// How dimensions chose in that run.
+    pub(crate) order: Order,
+    /// When it ended.
+    pub(crate) finish: Time,
 }
 
-/// The key of a plan whose key is `planned`, with everything that the run depends on beside it.
-pub(crate) fn key(world: &WorldSettings<'_>, planned: &str) -> String {
-    let mut inputs = json!({
-        "version": VERSION,
-        "planned": planned,
-        "world": world.kind,
-        "topology": world.topology.map(|Topology(_, keys)| keys),
-        "packets": world.packets,
-    });
-    if world.paths != Splitting::Minimal {
-        inputs["paths"] = json!(world.paths);
-    }
-    if world.send_ahead > Bytes::default() {
-        inputs["send_ahead"] = json!(world.send_ahead);
-    }
-    key::hash(&inputs)
-}
-
-/// Gives `plan`, made for `request`, the order in which `world` runs its stages.
+/// Fixes the order of a plan where it is judged; nothing if no run is over by `until`.
 ///
 /// # Errors
-/// The world cannot carry the collective: names the field that is wrong; an interruption.
+/// As [`Judge::run`].
 pub(crate) fn fix(
-    request: &Request,
-    world: &WorldSettings<'_>,
+    judge: &mut Judge<'_>,
     plan: &CollectivePlan,
-    observer: Observer<'_>,
-) -> Result<CollectivePlan, SimulateError> {
-    let plans = std::slice::from_ref(plan);
-    let (_, works) = work(&request.fabric, plans)?;
-    let mut best: Option<Run> = None;
-    for order in orders(request, plan, &works[0]) {
-        let lowering = Lowering::messages(&request.fabric, plans, &works, world.kind, order)?;
-        let job = Collectives {
-            plans,
-            starts: &[Time::ZERO],
-            priorities: &[0],
-            order,
-            active_chunks: request.active_chunks,
-            send_ahead: world.send_ahead,
-            endpoint_delay: plan.endpoint_delay,
-            timeline: true,
-        };
-        let mut empty = world.of_messages(&request.fabric, &lowering)?;
-        match driver::run(&job, &lowering, &mut *empty, observer) {
-            Ok(run) if best.as_ref().is_none_or(|best| run.finish < best.finish) => {
-                best = Some(run);
-            }
-            Ok(_) | Err(SimulateError::Stalled { .. }) => {}
-            Err(error) => return Err(error),
+    until: Time,
+) -> Result<Option<Fixed>, SimulateError> {
+    let (_, works) = work(&judge.request.fabric, std::slice::from_ref(plan))?;
+    let mut best: Option<(Run, Order)> = None;
+    for order in orders(judge.request, plan, &works[0]) {
+        let until = best.as_ref().map_or(until, |(best, _)| best.finish[0]);
+        if let Some(run) = judge.run(plan, order, until)?
+            && best.as_ref().is_none_or(|(best, _)| run.finish < best.finish)
+        {
+            best = Some((run, order));
         }
     }
-    let Some(best) = best else { return Ok(plan.clone()) };
+    let Some((best, order)) = best else { return Ok(None) };
     let mut dimension_order: Vec<Vec<StageRef>> = vec![Vec::new(); plan.dimension_order.len()];
     for span in best.spans {
         dimension_order[span.port as usize].push(span.at);
     }
     let fixed = CollectivePlan {
         dimension_order,
-        order_made_in: world.kind.tag().to_owned(),
-        key: key(world, &plan.key),
+        order_made_in: judge.world.kind.tag().to_owned(),
         ..plan.clone()
     };
     fixed.check()?;
-    Ok(fixed)
+    Ok(Some(Fixed { plan: fixed, order, finish: best.finish[0] }))
 }
 
 /// The orders that are tried: the first that may fix a planned one, the one under which the plan ends

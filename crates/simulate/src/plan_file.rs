@@ -3,11 +3,12 @@
 use allrail_collective::CollectivePlan;
 use allrail_core::DimensionId;
 use allrail_fabric::{Dimension, Fabric};
+use allrail_schedule::Order;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
-use crate::scenario::{AcceptPlan, Scenario, WORLDS, field};
+use crate::scenario::{AcceptPlan, Scenario, WORLDS, WorldKind, field};
 
 /// A file of plans, one per collective of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +18,10 @@ pub struct PlanFile {
     pub schema_version: u32,
     /// The plans.
     pub plans: Vec<CollectivePlan>,
+    /// Of one plan: the order in which dimensions serve its stages under `schedule.order: planned`, where its ranks
+    /// are not alike and no common order is as quick as this one; in the network model that the plan was made in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_order: Option<Order>,
 }
 
 impl PlanFile {
@@ -58,7 +63,14 @@ impl PlanFile {
         self.check_for(scenario)?;
         let plans = self.plans.iter().zip(&scenario.collective);
         let plans = plans.map(|(plan, collective)| plan.for_size(collective.size));
-        Ok(Self { schema_version: self.schema_version, plans: plans.collect::<Result<_, _>>()? })
+        Ok(Self { plans: plans.collect::<Result<_, _>>()?, ..self.clone() })
+    }
+
+    /// The order in which dimensions serve stages, where a scenario asks for `order`.
+    #[must_use]
+    pub(crate) fn order(&self, order: Order, world: WorldKind) -> Order {
+        let here = self.plans.iter().all(|plan| plan.order_made_in == world.tag());
+        self.free_order.filter(|_| here && order.keeps_to_plans()).unwrap_or(order)
     }
 
     /// Refuses plans that were not made for `scenario`.

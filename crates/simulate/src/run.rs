@@ -12,8 +12,9 @@ use allrail_world::{Dims, World};
 
 use crate::driver::{self, Collectives, Observer, Run};
 use crate::error::SimulateError;
+use crate::finalists;
+use crate::judge::Judge;
 use crate::lowering::{Lowering, work};
-use crate::order_in_world;
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
 use crate::scenario::{CollectiveOrder, Scenario, WorldKind};
@@ -27,7 +28,7 @@ pub fn plan(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
     plan_watched(scenario, &mut |_, _| ControlFlow::Continue(()))
 }
 
-/// [`plan`], where a planned order for a world of messages takes as long as a simulation.
+/// [`plan`], where plans that are judged in a network model of messages take as long as simulations.
 ///
 /// # Errors
 /// Names the field that is wrong; an interruption.
@@ -35,26 +36,33 @@ pub fn plan_watched(
     scenario: &Scenario,
     observer: Observer<'_>,
 ) -> Result<PlanFile, SimulateError> {
-    let mut file = plan_for_dims(scenario)?;
     let world = scenario.world_settings();
-    if !order_in_world::applies(scenario.schedule.order, world.kind) {
-        return Ok(file);
+    // Alike collectives have one key, before and after a run.
+    let mut known: Vec<(String, CollectivePlan)> = Vec::new();
+    let mut free_order = None;
+    for collective in &scenario.collective {
+        let request = scenario.request(collective);
+        if !finalists::applies(&request, world.kind)? {
+            return plan_for_dims(scenario);
+        }
+        let key = request.key()?;
+        if !known.iter().any(|(other, _)| *other == key) {
+            let mut judge = Judge { request: &request, world: &world, observer: &mut *observer };
+            let alone = scenario.collective.len() == 1;
+            let chosen = finalists::plan(&mut judge, alone)?;
+            free_order = chosen.free_order;
+            known.push((key, chosen.plan));
+        }
     }
-    // Alike collectives have one key.
-    let mut fixed: Vec<(String, CollectivePlan)> = Vec::new();
-    for (plan, collective) in file.plans.iter_mut().zip(&scenario.collective) {
-        let known = fixed.iter().find(|(key, _)| *key == plan.key);
-        let with_order = match known {
-            Some((_, known)) => known.clone(),
-            None => order_in_world::fix(&scenario.request(collective), &world, plan, observer)?,
-        };
-        fixed.push((plan.key.clone(), with_order.clone()));
-        *plan = with_order;
+    let mut plans = Vec::new();
+    for collective in &scenario.collective {
+        let key = scenario.request(collective).key()?;
+        plans.extend(known.iter().find(|(other, _)| *other == key).map(|(_, plan)| plan.clone()));
     }
-    Ok(file)
+    Ok(PlanFile { schema_version: 1, plans, free_order })
 }
 
-/// The plans with the orders that the model of `dims` gives them.
+/// The plans with the stages and the orders that the model of `dims` gives them.
 ///
 /// # Errors
 /// Names the field that is wrong.
@@ -64,7 +72,7 @@ pub(crate) fn plan_for_dims(scenario: &Scenario) -> Result<PlanFile, SimulateErr
         .iter()
         .map(|collective| planner::plan(&scenario.request(collective)))
         .collect::<Result<_, _>>()?;
-    Ok(PlanFile { schema_version: 1, plans })
+    Ok(PlanFile { schema_version: 1, plans, free_order: None })
 }
 
 /// The hash of everything that [`plan`] depends on.
@@ -76,10 +84,13 @@ pub fn plan_key(scenario: &Scenario) -> Result<String, SimulateError> {
         .collective
         .iter()
         .map(|collective| {
-            let key = scenario.request(collective).key()?;
-            let world = scenario.world_settings();
-            let in_world = order_in_world::applies(scenario.schedule.order, world.kind);
-            Ok(if in_world { order_in_world::key(&world, &key) } else { key })
+            let request = scenario.request(collective);
+            let (world, key) = (scenario.world_settings(), request.key()?);
+            Ok(if finalists::applies(&request, world.kind)? {
+                finalists::key(&world, &key)
+            } else {
+                key
+            })
         })
         .collect::<Result<Vec<_>, SimulateError>>()?;
     Ok(keys.join("-"))
@@ -114,11 +125,12 @@ pub fn simulate(
         plans,
         starts: &starts,
         priorities: &priorities,
-        order: scenario.schedule.order,
+        order: file.order(scenario.schedule.order, scenario.world),
         active_chunks: scenario.schedule.active_chunks,
         send_ahead: scenario.schedule.send_ahead,
         endpoint_delay: Time::ZERO,
         timeline,
+        until: Time::MAX,
     };
     let (run, busy) = match scenario.world {
         // One collective alone is what the evaluator runs, in half the time of the driver; a test

@@ -145,6 +145,21 @@ pub trait ChunkScheduler: Send + Sync {
     /// # Errors
     /// If the times do not fit the clock.
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError>;
+
+    /// Whether [`ChunkScheduler::finalists`] may give several schedules.
+    fn has_finalists(&self) -> bool {
+        false
+    }
+
+    /// The schedules that are worth a run in a network model that carries messages, that of
+    /// [`ChunkScheduler::schedule`] first. Whoever plans for such a model runs each of them there and keeps the one
+    /// that ends first.
+    ///
+    /// # Errors
+    /// If the times do not fit the clock.
+    fn finalists(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError> {
+        Ok(vec![self.schedule(problem)?])
+    }
 }
 
 impl std::fmt::Debug for dyn ChunkScheduler {

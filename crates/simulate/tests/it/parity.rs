@@ -28,6 +28,7 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<ActiveChunk
         send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: true,
+        until: Time::MAX,
     };
     let mut world = Dims::new(plan.fabric.dimensions.len());
     let lowering = Lowering::stages(plans, &works, order);

@@ -63,6 +63,7 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: false,
+        until: Time::MAX,
     };
     let lowering = if links {
         Lowering::messages(fabric, plans, &works, WorldKind::Links, job.order)
@@ -160,6 +161,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
         send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: false,
+        until: Time::MAX,
     };
     let mut world = Lossy { inner: Box::new(Dims::new(1)), lost: 1, seen: 0 };
     let lowering = Lowering::stages(&plans, &works, job.order);

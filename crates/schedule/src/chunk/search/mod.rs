@@ -19,6 +19,11 @@
 //! than anything searched by smallest-first: where theirs is, it is taken. A test holds that, whatever
 //! the fabric, a planned schedule never ends after either of theirs under any of these orders.
 //!
+//! In a network model that carries messages none of that is known to hold: what ends first in the model of `dims`
+//! may end later there. So for such a model the search gives *finalists*, which are run in it: its own
+//! schedule, one that was searched message by message from the best of all that are known, Themis' and the
+//! baseline's.
+//!
 //! The number of tries is fixed by the number of stages, not by a clock, and the draws come from
 //! the scenario's seed: the same input gives the same plan everywhere. Orders other than
 //! smallest-first and planned are searched with the plain evaluator and without the second part.
@@ -76,19 +81,79 @@ impl ChunkScheduler for Search {
     }
 
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
-        let mut rivals = vec![Themis.schedule(problem)?, Baseline.schedule(problem)?];
+        let rivals = rivals(problem)?;
         let orders = permutations(problem.dimensions);
         if orders.len() == 1 {
-            return Ok(rivals.swap_remove(0));
+            return Ok(rivals.into_iter().next().unwrap_or_default());
         }
-        let searched = [problem.order.while_planning()];
-        let start = best_of(problem, rivals.clone(), &searched)?;
-        let mut rng = Pcg64Mcg::seed_from_u64(problem.seed);
-        let mut search = Walk::new(problem, start, orders, &mut rng)?;
-        search.run(&mut rng)?;
-        rivals.insert(0, search.best);
-        best_of(problem, rivals, &problem.order.fixed_by())
+        searched(problem, rivals, &orders)
     }
+
+    fn has_finalists(&self) -> bool {
+        true
+    }
+
+    fn finalists(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError> {
+        let mut finalists = rivals(problem)?;
+        let orders = permutations(problem.dimensions);
+        if orders.len() > 1 {
+            finalists.insert(0, searched(problem, finalists.clone(), &orders)?);
+            finalists.extend(by_messages(problem, &finalists, &orders)?);
+        }
+        let mut different: Vec<Vec<Vec<Stage>>> = Vec::new();
+        for schedule in finalists {
+            if !different.contains(&schedule) {
+                different.push(schedule);
+            }
+        }
+        Ok(different)
+    }
+}
+
+/// Themis' schedule and the baseline's.
+fn rivals(problem: &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError> {
+    Ok(vec![Themis.schedule(problem)?, Baseline.schedule(problem)?])
+}
+
+/// What is found in the model of `dims`.
+fn searched(
+    problem: &Problem<'_>,
+    mut rivals: Vec<Vec<Vec<Stage>>>,
+    orders: &[Vec<DimensionId>],
+) -> Result<Vec<Vec<Stage>>, ScheduleError> {
+    let start = best_of(problem, rivals.clone(), &[problem.order.while_planning()])?;
+    let mut rng = Pcg64Mcg::seed_from_u64(problem.seed);
+    let mut search = Walk::new(problem, start, orders, |work| clocks(problem, work, &mut rng))?;
+    search.run(&mut rng)?;
+    rivals.insert(0, search.best);
+    best_of(problem, rivals, &problem.order.fixed_by())
+}
+
+/// What is found message by message, from the best of `known`; nothing where schedules have no fast clock.
+fn by_messages(
+    problem: &Problem<'_>,
+    known: &[Vec<Vec<Stage>>],
+    orders: &[Vec<DimensionId>],
+) -> Result<Option<Vec<Vec<Stage>>>, ScheduleError> {
+    let clock = |work: &Work| {
+        let clock = Fast::new(work, buffers(problem), by_message(problem), problem.active_chunks)?;
+        Some(vec![(1, clock)])
+    };
+    let mut best: Option<(u64, Walk<'_>)> = None;
+    for schedule in known {
+        let mut walk = Walk::new(problem, schedule.clone(), orders, clock)?;
+        if matches!(walk.clocks, Clocks::Plain(_)) {
+            return Ok(None);
+        }
+        let time = walk.score(Score::UNLIMITED, false).map_or(u64::MAX, |score| score.time);
+        if best.as_ref().is_none_or(|(least, _)| time < *least) {
+            best = Some((time, walk));
+        }
+    }
+    let Some((_, mut walk)) = best else { return Ok(None) };
+    let mut rng = Pcg64Mcg::seed_from_u64(problem.seed);
+    walk.accept(&mut rng)?;
+    Ok(Some(walk.best))
 }
 
 /// The tasks of a schedule, as the planner runs it.
@@ -127,7 +192,7 @@ enum Clocks {
 
 struct Walk<'a> {
     problem: &'a Problem<'a>,
-    orders: Vec<Vec<DimensionId>>,
+    orders: &'a [Vec<DimensionId>],
     schedule: Vec<Vec<Stage>>,
     clocks: Clocks,
     best: Vec<Vec<Stage>>,
@@ -143,17 +208,22 @@ struct Score {
     cost: u64,
 }
 
+impl Score {
+    const UNLIMITED: Self = Self { time: u64::MAX, cost: u64::MAX };
+}
+
 impl<'a> Walk<'a> {
+    /// `clocks` are those of the walk, where smallest-first is searched and they can run the schedule.
     fn new(
         problem: &'a Problem<'a>,
         start: Vec<Vec<Stage>>,
-        orders: Vec<Vec<DimensionId>>,
-        rng: &mut Pcg64Mcg,
+        orders: &'a [Vec<DimensionId>],
+        clocks: impl FnOnce(&Work) -> Option<Vec<(u64, Fast)>>,
     ) -> Result<Self, ScheduleError> {
         let work = work(problem, &start)?;
         let stages = work.tasks().len().max(1);
         let smallest_first = problem.order.while_planning().is_smallest_first();
-        let fast = smallest_first.then(|| clocks(problem, &work, rng)).flatten();
+        let fast = smallest_first.then(|| clocks(&work)).flatten();
         let (clocks, effort) = match fast {
             Some(clocks) => (Clocks::Fast(clocks), EFFORT),
             None => (Clocks::Plain(work), PLAIN_EFFORT),
@@ -165,8 +235,30 @@ impl<'a> Walk<'a> {
     /// First the fabric as described alone, with slack; then the fabric as it may be, at no more
     /// than [`ROBUSTNESS`] of what was gained.
     fn run(&mut self, rng: &mut Pcg64Mcg) -> Result<(), ScheduleError> {
-        let no_limit = Score { time: u64::MAX, cost: u64::MAX };
-        let start = self.score(no_limit, false).expect("without a limit there is a score");
+        let [start, best] = self.accept(rng)?;
+        if matches!(self.clocks, Clocks::Plain(_)) {
+            return Ok(());
+        }
+        self.schedule.clone_from(&self.best);
+        for chunk in 0..self.schedule.len() {
+            self.retime(chunk)?;
+        }
+        let give = (best.time as f64 * ROBUSTNESS) as u64;
+        let time = (best.time + give).min(start.time);
+        let mut score =
+            self.score(Score::UNLIMITED, true).expect("without a limit there is a score");
+        for _ in self.tries / 2..self.tries {
+            if let Some(new) = self.step(Score { time, cost: score.cost }, true, rng)? {
+                score = new;
+            }
+        }
+        self.best.clone_from(&self.schedule);
+        Ok(())
+    }
+
+    /// Half of the tries by the first clock alone, with slack. The scores of the start and of the best.
+    fn accept(&mut self, rng: &mut Pcg64Mcg) -> Result<[Score; 2], ScheduleError> {
+        let start = self.score(Score::UNLIMITED, false).expect("without a limit there is a score");
         let mut score = start;
         let mut best = start;
         let first = self.tries / 2;
@@ -182,23 +274,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        if matches!(self.clocks, Clocks::Plain(_)) {
-            return Ok(());
-        }
-        self.schedule.clone_from(&self.best);
-        for chunk in 0..self.schedule.len() {
-            self.retime(chunk)?;
-        }
-        let give = (best.time as f64 * ROBUSTNESS) as u64;
-        let time = (best.time + give).min(start.time);
-        let mut score = self.score(no_limit, true).expect("without a limit there is a score");
-        for _ in first..self.tries {
-            if let Some(new) = self.step(Score { time, cost: score.cost }, true, rng)? {
-                score = new;
-            }
-        }
-        self.best.clone_from(&self.schedule);
-        Ok(())
+        Ok([start, best])
     }
 
     /// Changes one chunk's order; takes the change back and returns `None` if that is beyond the

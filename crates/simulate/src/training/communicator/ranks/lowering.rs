@@ -6,34 +6,30 @@
 //! messages (`lowered`), which wait for no port.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
+use allrail_collective::{Operation, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
-use allrail_fabric::{Contention, Dimension, Wiring as Cables};
+use allrail_fabric::{Contention, Wiring as Cables};
 use allrail_schedule::room::Share;
-use allrail_schedule::{Algorithms as Named, Request, planner};
+use allrail_schedule::{Algorithms as Named, Request};
 use allrail_workload::{Part, StepGraph};
-use allrail_world::flows::Splitting;
-use allrail_world::packets::Settings as PacketSettings;
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
-use crate::order_in_world;
-use crate::scenario::{GroupSchedule, WorldKind};
+use crate::scenario::GroupSchedule;
 use crate::training::communicator::choices::Choices;
 use crate::training::communicator::ranks::algorithms::{Algorithms, Switches, on_graph};
 use crate::training::communicator::ranks::group;
+use crate::training::communicator::ranks::judged::Judged;
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
-use crate::world_settings::WorldSettings;
 
 /// What the world's ends are to the job's ranks, and what collectives are made of.
 pub enum Wiring<'a> {
@@ -125,10 +121,8 @@ pub(super) struct Lowering<'a> {
     known: BTreeMap<(Operation, Bytes, u32), Option<Rc<Lowered>>>,
     messages: BTreeMap<(Bytes, u32), Rc<Lowered>>,
     programs: Programs,
-    orders: Orders,
+    pub(super) judged: Judged,
     pub(super) choices: Choices,
-    /// What links may have yet to send when a port chooses.
-    pub(super) send_ahead: Bytes,
     /// What an endpoint takes over a message between two ranks, if not as long as over a collective's.
     pub(super) message_delay: Option<Time>,
     /// Of steady flows: how long messages are under way, and what each waits for at its ends.
@@ -153,9 +147,8 @@ impl<'a> Lowering<'a> {
             known: BTreeMap::new(),
             messages: BTreeMap::new(),
             programs: Programs::default(),
-            orders: Orders::new(),
+            judged: Judged::default(),
             choices: Choices::default(),
-            send_ahead: Bytes::default(),
             message_delay: None,
             latency: None,
             added: BTreeMap::new(),
@@ -207,12 +200,10 @@ impl<'a> Lowering<'a> {
                     group::lower(request, groups, &self.sizes, ranks, operation, bytes, programs)?
                 }
                 (None, Some(request)) => {
-                    let in_links = matches!(self.wiring, Wiring::Dimensions { .. });
                     let (said, what) = (self.wiring.algorithms(operation), (operation, bytes));
                     let names = self.choices.names(request, said, what, (held.group, group))?;
-                    let orders = in_links.then_some((self.send_ahead, &mut self.orders));
-                    let programs = &mut self.programs;
-                    on_dimensions(request, names, &group.parts, operation, bytes, programs, orders)?
+                    let (programs, judged) = (&mut self.programs, &mut self.judged);
+                    on_dimensions(request, names, &group.parts, operation, bytes, programs, judged)?
                 }
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
@@ -354,7 +345,7 @@ pub(super) fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
 }
 
 /// A collective over the parts of dimensions of a group. Its ranks are numbered by their coordinates
-/// on the parts, the first part fastest. In `links`, `orders` are those fixed so far, with `send_ahead`.
+/// on the parts, the first part fastest.
 fn on_dimensions(
     request: &Request,
     algorithms: Option<Vec<String>>,
@@ -362,7 +353,7 @@ fn on_dimensions(
     operation: Operation,
     bytes: Bytes,
     programs: &mut Programs,
-    orders: Option<(Bytes, &mut Orders)>,
+    judged: &mut Judged,
 ) -> Result<Lowered, SimulateError> {
     let parts: Vec<Part> = parts.iter().filter(|part| part.size > 1).copied().collect();
     let mut fabric = request.fabric.clone();
@@ -389,43 +380,10 @@ fn on_dimensions(
         chunks: request.chunks_of(bytes),
         ..request.clone()
     };
-    let mut plan = planner::plan(request)?;
-    if let Some((send_ahead, orders)) = orders.filter(|_| request.order.keeps_to_plans()) {
-        plan.dimension_order = order_in_links(request, &plan, send_ahead, orders)?;
-    }
+    let plan = judged.plan(request)?;
     let (_, works) = crate::lowering::work(&fabric, std::slice::from_ref(&plan))?;
     let ports: Vec<u32> = parts.iter().map(|part| part.dimension.0).collect();
     plan_messages::lower(&plan, &works[0], &ports, request.order, programs)
-}
-
-/// Orders that were fixed by runs in `links`: of such a fabric and such stages, whatever their bytes.
-type Orders = Vec<(Vec<Dimension>, Vec<Vec<Stage>>, Vec<Vec<StageRef>>)>;
-
-/// The order in which `links` runs a plan. Plans of the same stages share the first one's.
-fn order_in_links(
-    request: &Request,
-    plan: &CollectivePlan,
-    send_ahead: Bytes,
-    orders: &mut Orders,
-) -> Result<Vec<Vec<StageRef>>, SimulateError> {
-    let stages: Vec<Vec<Stage>> = plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect();
-    let dimensions = &request.fabric.dimensions;
-    let known = orders.iter().find(|known| known.0 == *dimensions && known.1 == stages);
-    if let Some((.., order)) = known {
-        return Ok(order.clone());
-    }
-    let world = WorldSettings {
-        kind: WorldKind::Links,
-        topology: None,
-        packets: PacketSettings::default(),
-        paths: Splitting::Minimal,
-        send_ahead,
-        seed: request.seed,
-    };
-    let go_on = &mut |_, _| ControlFlow::Continue(());
-    let order = order_in_world::fix(request, &world, plan, go_on)?.dimension_order;
-    orders.push((dimensions.clone(), stages, order.clone()));
-    Ok(order)
 }
 
 /// One algorithm over all ranks of a process group, on a graph: its ports are never taken.

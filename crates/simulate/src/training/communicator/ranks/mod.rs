@@ -6,6 +6,8 @@
 //! world; in `links` one on each dimension on which its ranks differ, one after the other. On
 //! dimensions a message waits in the queue of its port as stages do.
 //!
+//! Plans that need runs to be made, or to be chosen among, are run in `links` (`judged`).
+//!
 //! With [`RankCommunicator::steady`], alike steps of an algorithm are one message each (`steady`).
 //!
 //! Ignored: what a message costs the processors of its ends, but for the overhead, which keeps nothing
@@ -13,6 +15,7 @@
 
 pub mod algorithms;
 mod group;
+mod judged;
 mod log;
 mod lowering;
 mod steady;
@@ -100,7 +103,7 @@ impl<'a> RankCommunicator<'a> {
     #[must_use]
     pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
         self.executors.set_send_ahead(bytes);
-        self.lowering.send_ahead = bytes;
+        self.lowering.judged.send_ahead = bytes;
         self
     }
 

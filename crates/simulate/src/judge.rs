@@ -1,0 +1,55 @@
+//! A run of a collective alone, in the network model that will carry it: what a plan is judged by.
+
+use allrail_collective::CollectivePlan;
+use allrail_core::Time;
+use allrail_schedule::{Order, Request};
+
+use crate::driver::{self, Collectives, Observer, Run};
+use crate::error::SimulateError;
+use crate::lowering::{Lowering, work};
+use crate::world_settings::WorldSettings;
+
+/// What a collective is judged by.
+pub(crate) struct Judge<'a> {
+    /// What is planned.
+    pub(crate) request: &'a Request,
+    /// Where it runs.
+    pub(crate) world: &'a WorldSettings<'a>,
+    /// May break off a run.
+    pub(crate) observer: Observer<'a>,
+}
+
+impl Judge<'_> {
+    /// Runs a plan alone; nothing if it stalls or is not over by `until`.
+    ///
+    /// # Errors
+    /// The network cannot carry the collective: names the field that is wrong; an interruption.
+    pub(crate) fn run(
+        &mut self,
+        plan: &CollectivePlan,
+        order: Order,
+        until: Time,
+    ) -> Result<Option<Run>, SimulateError> {
+        let fabric = &self.request.fabric;
+        let plans = std::slice::from_ref(plan);
+        let (_, works) = work(fabric, plans)?;
+        let lowering = Lowering::messages(fabric, plans, &works, self.world.kind, order)?;
+        let job = Collectives {
+            plans,
+            starts: &[Time::ZERO],
+            priorities: &[0],
+            order,
+            active_chunks: self.request.active_chunks,
+            send_ahead: self.world.send_ahead,
+            endpoint_delay: plan.endpoint_delay,
+            timeline: true,
+            until,
+        };
+        let mut empty = self.world.of_messages(fabric, &lowering)?;
+        match driver::run(&job, &lowering, &mut *empty, &mut *self.observer) {
+            Ok(run) => Ok(Some(run).filter(|run| run.finish[0] <= until)),
+            Err(SimulateError::Stalled { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

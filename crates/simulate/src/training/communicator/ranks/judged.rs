@@ -1,0 +1,86 @@
+//! The plans of a job's collectives, where a policy or an order asks for runs of each.
+//!
+//! As for a collective alone ([`crate::finalists`]), but always in `links`, on the dimensions of the collective's
+//! group: in `flows` and `packets` too, where a step has thousands of collectives and a run of each on the whole
+//! graph would take longer than the step. Plans of the same stages share what was found for the first, whatever
+//! their bytes.
+
+use std::ops::ControlFlow;
+
+use allrail_collective::{CollectivePlan, Stage, StageRef};
+use allrail_core::Bytes;
+use allrail_fabric::Dimension;
+use allrail_schedule::{Request, planner};
+use allrail_world::flows::Splitting;
+use allrail_world::packets::Settings as PacketSettings;
+
+use crate::SimulateError;
+use crate::finalists;
+use crate::judge::Judge;
+use crate::scenario::WorldKind;
+use crate::world_settings::WorldSettings;
+
+type Stages = Vec<Vec<Stage>>;
+
+/// What was found.
+struct Found {
+    dimensions: Vec<Dimension>,
+    /// Of each finalist.
+    stages: Vec<Stages>,
+    /// Which of them is the best.
+    best: usize,
+    order: Vec<Vec<StageRef>>,
+}
+
+/// Plans that were judged so far.
+#[derive(Default)]
+pub(super) struct Judged {
+    found: Vec<Found>,
+    /// What links may have yet to send when a port chooses.
+    pub(super) send_ahead: Bytes,
+}
+
+fn stages(plan: &CollectivePlan) -> Stages {
+    plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect()
+}
+
+impl Judged {
+    /// The plan of a collective.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub(super) fn plan(&mut self, request: &Request) -> Result<CollectivePlan, SimulateError> {
+        let dimensions = &request.fabric.dimensions;
+        // `links` knows no switch that reduces.
+        let reduces = dimensions.iter().any(|dimension| dimension.in_network_reduction);
+        if reduces || !finalists::applies(request, WorldKind::Links)? {
+            return Ok(planner::plan(request)?);
+        }
+        let mut plans = planner::finalists(request)?;
+        let of_plans: Vec<Stages> = plans.iter().map(stages).collect();
+        let known = |found: &&Found| found.dimensions == *dimensions && found.stages == of_plans;
+        if let Some(found) = self.found.iter().find(known) {
+            let plan = plans.swap_remove(found.best);
+            return Ok(CollectivePlan { dimension_order: found.order.clone(), ..plan });
+        }
+        let world = WorldSettings {
+            kind: WorldKind::Links,
+            topology: None,
+            packets: PacketSettings::default(),
+            paths: Splitting::Minimal,
+            send_ahead: self.send_ahead,
+            seed: request.seed,
+        };
+        let go_on = &mut |_, _| ControlFlow::Continue(());
+        let mut judge = Judge { request, world: &world, observer: go_on };
+        let plan = finalists::choose(&mut judge, &plans, false)?.plan;
+        let best = of_plans.iter().position(|one| *one == stages(&plan)).unwrap_or(0);
+        self.found.push(Found {
+            dimensions: dimensions.clone(),
+            stages: of_plans,
+            best,
+            order: plan.dimension_order.clone(),
+        });
+        Ok(plan)
+    }
+}
