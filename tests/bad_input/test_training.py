@@ -136,6 +136,7 @@ CASES = [
         "workload.slow_links.dimension",
         "mean `dimensions`?",
     ),
+    ("jitter:", "updates: sometimes\n  jitter:", "workload.updates", "a time of updates"),
     # The schedule.
     ("policy: bytescheduler,", "policy: bytescheduller,", "schedule.tensor", "`bytescheduler`?"),
     ("policy: bytescheduler, ", "", "schedule.tensor", "no `policy`"),

@@ -617,6 +617,15 @@ class Workload(Node):
             description="What is kept beside parameters and gradients, and what an update costs.",
         )
     )
+    updates: Annotated[str, OneOf("together", "each", what="a time of updates")] | None = Field(
+        default=None,
+        description="When an NPU updates its parameters: `together`, in one step once all its "
+        "gradients are there (`optimizer.step()` in PyTorch, also under Horovod, "
+        "DeepSpeed and Megatron-LM), or `each`, as soon as the parameter's own "
+        "gradient is there (MXNet, TensorFlow graphs, ByteScheduler, P3). If left "
+        "out: `each` where iterations have no barrier (`schedule.tensor`) or "
+        "parameter servers update, else `together`.",
+    )
     issue: Annotated[str, OneOf("at_once", "in_turn", what="a rule of issue")] = Field(
         default="at_once",
         description="When an NPU begins what is ready: `at_once`, or `in_turn`, one "

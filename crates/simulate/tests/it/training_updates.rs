@@ -99,3 +99,27 @@ proptest! {
         }
     }
 }
+
+/// Where it would do nothing it is refused.
+#[test]
+fn it_is_refused_where_something_else_says_when() {
+    let fabric = json!({"name": "switch", "dimensions": [
+        {"kind": "switch", "size": 2, "links": 1, "bandwidth": "100 GB/s", "latency": "0 ns"},
+    ]});
+    let layer = json!({"name": "one", "flops": 1, "parameters": 1000, "output": 1});
+    let steps =
+        json!({"ranks": [{"rank": 2}], "groups": {}, "steps": {"ranks": [{"compute": "1 us"}]}});
+    let cases = [
+        (json!({"model": {"steps": steps}, "updates": "together"}), "its own updates"),
+        (
+            json!({"model": {"layers": [layer]}, "batch_per_replica": 1, "every": 4, "updates": "each"}),
+            "backward pass is over",
+        ),
+    ];
+    for (workload, why) in cases {
+        let tree = json!({"schema_version": 1, "fabric": fabric, "workload": workload});
+        let error = TrainingScenario::from_json(&tree.to_string()).expect_err("refused").report();
+        assert_eq!(error.field, "workload.updates");
+        assert!(error.why.contains(why), "{}", error.why);
+    }
+}
