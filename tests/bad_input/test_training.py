@@ -151,7 +151,6 @@ CASES = [
     ("credit: 16 MiB", "start_overhead: 2 h", "schedule.tensor.start_overhead", "not a unit"),
     ("credit: 16 MiB", "partition_overhead: 4000 s", "schedule.tensor.partition_overhead", "hour"),
     # Parameter servers.
-    ("credit: 16 MiB", "exchange: parameter_server", "schedule.tensor.exchange", "dimensions"),
     ("credit: 16 MiB", "servers: {count: 4}", "schedule.tensor.servers", "no servers"),
     (
         "credit: 16 MiB",
@@ -176,6 +175,36 @@ CASES = [
         "exchange: parameter_server, servers: {sum: 0 GB/s}",
         "schedule.tensor.servers.sum",
         "0",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {colocated: false, bandwidth: 0 GB/s}",
+        "schedule.tensor.servers.bandwidth",
+        "0",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {bandwidth: 1 GB/s}",
+        "schedule.tensor.servers.bandwidth",
+        "colocated: false",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {placement: byteps, colocated: false}",
+        "schedule.tensor.servers.placement",
+        "every worker's machine",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {placement: turn}",
+        "schedule.tensor.servers.placement",
+        "in_turn",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {host_sum: 1 GB/s}",
+        "schedule.tensor.servers.host_sum",
+        "local: host",
     ),
     (
         "credit: 16 MiB",

@@ -22,7 +22,10 @@ ONE_LAYER = Case(
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: setup.name)
 def test_at_infinite_bandwidth_nothing_is_gained(setup) -> None:
     network = Network(
-        barrier=setup.network.barrier, servers=setup.network.servers, bandwidth=INFINITE
+        barrier=setup.network.barrier,
+        servers=setup.network.servers,
+        bandwidth=INFINITE,
+        machine=None,
     )
     for best in Work(None, 1).compare(network, (*CASES, ONE_LAYER)):
         assert best.fifo.step_time_us - best.fifo.compute_us < WAIT_US

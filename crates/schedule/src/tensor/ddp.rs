@@ -137,7 +137,7 @@ impl TensorScheduler for Scheduler {
                 self.launch(actions);
             }
             Event::Finished { operation } => self.operations.finished(operation, actions),
-            Event::Timer { .. } => {}
+            Event::Arrived { .. } | Event::Timer { .. } => {}
         }
     }
 }

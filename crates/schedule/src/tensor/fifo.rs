@@ -51,7 +51,7 @@ impl TensorScheduler for Scheduler {
             }
             Event::Together { tensors } => self.0.together(tensors, actions),
             Event::Finished { operation } => self.0.finished(operation, actions),
-            Event::Timer { .. } => {}
+            Event::Arrived { .. } | Event::Timer { .. } => {}
         }
     }
 }

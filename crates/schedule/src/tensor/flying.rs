@@ -25,6 +25,16 @@ impl<T> Flying<T> {
         OperationId(number)
     }
 
+    /// What is kept of an operation.
+    ///
+    /// # Panics
+    /// If it is not under way.
+    pub(super) fn get(&mut self, operation: OperationId) -> &mut T {
+        let place = operation.0.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let slot = place.and_then(|at| self.row.get_mut(at));
+        slot.and_then(Option::as_mut).expect("an operation under way")
+    }
+
     /// An operation is over.
     ///
     /// # Panics

@@ -173,6 +173,7 @@ impl TensorScheduler for Scheduler {
                 }
             }
             Event::Finished { operation } => self.operations.finished(operation, actions),
+            Event::Arrived { .. } => {}
             Event::Timer { .. } => {
                 self.waits = false;
                 self.pack(actions);

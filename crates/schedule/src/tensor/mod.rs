@@ -7,6 +7,9 @@
 //! finished, timer*, so that an urgent tensor that becomes ready just now is seen by the choice that
 //! a finish of now allows.
 //!
+//! With parameter servers each worker has a scheduler of its own, which is told of this worker's tensors and
+//! operations alone.
+//!
 //! Where coordinators have agreed on what is ready, they have packed it too: what they launch as one
 //! comes as one event, and policies of whole tensors start one operation for it. Packing exists once.
 //!
@@ -45,7 +48,7 @@ use allrail_core::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use parameters::{Servers, TensorParameters};
+pub use parameters::{Local, Placement, Servers, TensorParameters};
 pub use pieces::Pieces;
 pub use task::{CommTask, MAX_PARTITIONS};
 
@@ -82,9 +85,10 @@ pub struct OperationId(pub u64);
 pub enum Leg {
     /// All of it: one collective.
     Whole,
-    /// To the servers. It has finished once every worker's has arrived.
+    /// To the servers. It has finished once these have what every worker pushes of it; where they do not
+    /// wait for others, once they have this worker's.
     Push,
-    /// From the servers. It has finished once every worker has it.
+    /// From the servers. It has finished once the worker has it.
     Pull,
 }
 
@@ -116,6 +120,12 @@ pub enum Event<'a> {
     },
     /// An operation is over on all ranks.
     Finished {
+        /// Which.
+        operation: OperationId,
+    },
+    /// What one worker pushed has arrived at its servers: it is in flight no more, and the operation
+    /// finishes once all workers have pushed it. Comes before [`Event::Finished`], or not at all.
+    Arrived {
         /// Which.
         operation: OperationId,
     },

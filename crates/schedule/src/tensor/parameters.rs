@@ -21,8 +21,8 @@ pub struct TensorParameters {
     /// parameters).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Bytes>,
-    /// `bytescheduler`: how much may be in flight; with servers, of pushes and of pulls each. 16
-    /// MiB. A single partition may exceed it.
+    /// `bytescheduler`: how much may be in flight; with servers, of each worker's pushes and pulls each.
+    /// 16 MiB. A single partition may exceed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit: Option<Bytes>,
     /// `ddp`: a bucket is closed once it holds as much. 25 MiB.
@@ -64,25 +64,46 @@ pub struct TensorParameters {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Servers {
-    /// How many; as many as workers if left out.
+    /// Number of servers; of `placement: byteps`, of those on machines of their own. As many as workers if
+    /// left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// Whether they share the workers' machines and links. Otherwise they have machines and links
-    /// of their own.
+    /// Whether servers run on the workers' machines and share their links. Otherwise they have machines
+    /// and links of their own.
     pub colocated: bool,
-    /// A piece of at least this size is split evenly over all servers, a smaller one lies on one of
-    /// them, in turn. 4 MB: MXNet's bound of a million parameters. Left out, `priority` and
-    /// `bytescheduler` split nothing, as their partitions are spread.
+    /// Which server keeps which partition.
+    #[serde(skip_serializing_if = "Placement::is_default")]
+    pub placement: Placement,
+    /// Whether a server waits for all workers before it hands out a sum (`true`), or applies each push as
+    /// it arrives and answers at once (`false`: MXNet's `dist_async`).
+    #[serde(skip_serializing_if = "is_true")]
+    pub synchronous: bool,
+    /// A partition, or whole tensor, of at least this size is split over all servers, a smaller one lies on
+    /// one of them. 4 MB if left out: MXNet's bound of a million parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub big_array: Option<Bytes>,
-    /// What a worker brings between its NPUs and its network, each way, before a push and after a
-    /// pull: the buses that the NPUs of a machine share. Left out: unlimited.
+    /// Bandwidth of the link of a server's own machine, each way; as the workers' if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Bandwidth>,
+    /// Where the NPUs of a machine are summed before a push, when gradients span several dimensions.
+    #[serde(skip_serializing_if = "Local::is_default")]
+    pub local: Local,
+    /// Bandwidth between the NPUs of a machine and its memory, each way, all together: crossed before a
+    /// push and after a pull. Left out: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Bandwidth>,
-    /// How much of what all workers push one server sums and updates; a push is over after that.
+    /// With `local: host`: how many bytes of its NPUs' gradients a machine's processors sum in a second.
     /// Left out: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_sum: Option<Bandwidth>,
+    /// How many bytes of what workers push one server sums in a second, a message at a time. Left out:
+    /// unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sum: Option<Bandwidth>,
+    /// How many bytes of what workers pull one server copies in a second before it sends them, in the
+    /// thread that sums. Left out: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Bandwidth>,
     /// Whether links serve what comes first, whatever its priority, and the request of a pull waits
     /// there behind pushes, the word that a push is over behind pulls: ps-lite's connections.
     /// Otherwise links know priorities, and requests and such words take no time.
@@ -90,14 +111,63 @@ pub struct Servers {
     pub in_order: bool,
 }
 
+/// Which server keeps which partition. Partitions are numbered in the order of the forward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Partition `i` on server `i mod S` (P3's slices).
+    #[default]
+    InTurn,
+    /// Partition `i` on server `9973 i mod S` (MXNet's keys).
+    Hash,
+    /// A server on every worker's machine and `count` on machines of their own; partitions go to them in
+    /// the shares at which all links are equally busy (BytePS, OSDI'20, §4.1).
+    Byteps,
+}
+
+impl Placement {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Where the NPUs of a machine are summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Local {
+    /// A reduce-scatter among the NPUs before a push, an all-gather after a pull (BytePS, MXNet's
+    /// `dist_device_sync`).
+    #[default]
+    Npus,
+    /// Every NPU brings its whole gradient to the machine's memory and takes the whole result from there
+    /// (MXNet's `dist_sync`).
+    Host,
+}
+
+impl Local {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 impl Default for Servers {
     fn default() -> Self {
         Self {
             count: None,
             colocated: true,
+            placement: Placement::default(),
+            synchronous: true,
             big_array: None,
+            bandwidth: None,
+            local: Local::default(),
             host: None,
+            host_sum: None,
             sum: None,
+            copy: None,
             in_order: false,
         }
     }
@@ -205,10 +275,25 @@ impl TensorParameters {
         match servers.count {
             Some(count @ (0 | 65_537..)) => {
                 let why = "there are between 1 and 65,536 servers".to_owned();
-                Err(wrong("servers.count", &count, why, "leave it out for one a worker"))
+                return Err(wrong("servers.count", &count, why, "leave it out for one a worker"));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        if servers.placement == Placement::Byteps && !servers.colocated {
+            let why = "BytePS has a server on every worker's machine".to_owned();
+            let hint = "leave out `colocated`, or the placement";
+            return Err(wrong("servers.placement", &"byteps", why, hint));
+        }
+        let own = !servers.colocated || servers.placement == Placement::Byteps;
+        if let (Some(bandwidth), false) = (servers.bandwidth, own) {
+            let why = "co-located servers share the workers' links".to_owned();
+            return Err(wrong("servers.bandwidth", &bandwidth, why, "add `colocated: false`"));
+        }
+        if let (Some(sum), Local::Npus) = (servers.host_sum, servers.local) {
+            let why = "the NPUs of a machine sum among themselves".to_owned();
+            return Err(wrong("servers.host_sum", &sum, why, "add `local: host`"));
+        }
+        Ok(())
     }
 
     /// A scheduler of these tensors.

@@ -3,7 +3,8 @@
 //!
 //! The order is (place, tensor, offset). The most urgent partition is never passed by: while it does
 //! not fit into what is left of the credit, nothing starts. One that exceeds the whole credit goes
-//! alone. Pushes and pulls have a queue and a credit each.
+//! alone. Pushes and pulls have a queue and a credit each. A push gives its credit back when it has arrived,
+//! though its pull begins only once all workers have pushed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,7 +45,8 @@ pub(super) struct Window {
     partition: Bytes,
     /// The first leg, and the pulls where there are servers.
     lanes: Vec<Lane>,
-    flying: Flying<(usize, Piece)>,
+    /// The lane, what flies, and whether it counts against the credit.
+    flying: Flying<(usize, Piece, bool)>,
 }
 
 impl Window {
@@ -77,7 +79,7 @@ impl Window {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(piece) = lane.take() {
                 let (leg, priority) = self.tasks[piece.tensor as usize].start(lane.leg);
-                let operation = self.flying.start((index, piece));
+                let operation = self.flying.start((index, piece, true));
                 actions.push(Action::Start { operation, leg, pieces: piece.into(), priority });
             }
         }
@@ -94,9 +96,17 @@ impl TensorScheduler for Window {
                     self.ready(*tensor, actions);
                 }
             }
+            Event::Arrived { operation } => {
+                let (index, piece, counts) = self.flying.get(operation);
+                if std::mem::take(counts) {
+                    self.lanes[*index].in_flight -= piece.bytes.count();
+                }
+            }
             Event::Finished { operation } => {
-                let (index, piece) = self.flying.end(operation);
-                self.lanes[index].in_flight -= piece.bytes.count();
+                let (index, piece, counts) = self.flying.end(operation);
+                if counts {
+                    self.lanes[index].in_flight -= piece.bytes.count();
+                }
                 let task = &mut self.tasks[piece.tensor as usize];
                 if task.notify_finish(&piece, self.lanes[index].leg) {
                     actions.push(Action::Done { tensor: piece.tensor });

@@ -5,20 +5,25 @@
 //! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
 //! once all players have come to its collective; with a coordination policy, once that has found
 //! out, and what its coordinators launch together is told as one. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
+//!
+//! With parameter servers every worker has a scheduler of its own: a gradient is ready there once the players
+//! on that machine have come to it, and over for a player once all of its machines have pulled it.
 
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, Leg, OperationId, Piece, Tensor, TensorParameters, TensorScheduler,
+    Action, Event, Exchange, OperationId, Piece, Tensor, TensorParameters, TensorScheduler,
 };
 use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
 
 use crate::SimulateError;
 use crate::coordination::{Agreement, Coordination, Counts};
-use crate::training::communicator::Ask;
+use crate::training::apart::{Apart, Worker};
+use crate::training::communicator::servers::workers;
+use crate::training::communicator::{Ask, Portion};
 use crate::training::driver::record::Ran;
 use crate::training::players::{Players, ProcessGroup};
 
@@ -43,8 +48,8 @@ pub struct Start {
     pub overhead: Time,
     /// Which operation it is.
     pub step: Step,
-    /// With parameter servers: which part of a gradient, and which way.
-    pub piece: Option<(Leg, Piece)>,
+    /// With parameter servers: which part of a gradient, whose, and which way.
+    pub portion: Option<Portion>,
 }
 
 /// What the schedulers want.
@@ -64,6 +69,10 @@ struct Scheduled {
     operation: Operation,
     /// Who came to each tensor's collective, until it is done.
     came: Vec<Vec<Ran>>,
+    /// How many come; of one of several workers, those on its machine.
+    expected: usize,
+    /// Of parameter servers.
+    worker: Option<Worker>,
     /// Whether ranks have to find out what is ready.
     coordinated: bool,
     /// How they do; of several iterations under way the first's has it for all.
@@ -118,13 +127,17 @@ type Kind = (Operation, bool);
 /// The schedulers of a step.
 pub struct Tensors {
     schedulers: Vec<Scheduled>,
-    /// The scheduler of a process group's collectives of one kind.
+    /// The scheduler of a process group's collectives of one kind: the first of several, all workers' of one
+    /// iteration under way, then the next one's.
     of: BTreeMap<(u32, Kind), u32>,
+    /// Where workers exchange with servers.
+    apart: Vec<Apart>,
     /// By which kind of collective a node exchanges which tensor of its scheduler.
     tensor_of: BTreeMap<NodeId, (Kind, u32)>,
     ready: Vec<(u32, u32)>,
     /// What coordinators launched together, in the order of the buffer.
     agreed: Vec<(u32, Vec<u32>)>,
+    arrived: Vec<Step>,
     finished: Vec<Step>,
     timers: Vec<(u32, u64)>,
     parameters: TensorParameters,
@@ -150,9 +163,11 @@ impl Tensors {
         let mut tensors = Self {
             schedulers: Vec::new(),
             of: BTreeMap::new(),
+            apart: Vec::new(),
             tensor_of: BTreeMap::new(),
             ready: Vec::new(),
             agreed: Vec::new(),
+            arrived: Vec::new(),
             finished: Vec::new(),
             timers: Vec::new(),
             parameters: parameters.clone(),
@@ -183,7 +198,10 @@ impl Tensors {
                 list.push((tensor, graph.name(id).to_owned()));
             }
         }
+        let servers = parameters.exchange == Exchange::ParameterServer;
+        let partition = parameters.policy()?.partition(parameters);
         for (index, process_group) in (0u32..).zip(&players.process_groups) {
+            let mut partitions = 0;
             for ((group, kind), list) in &lists {
                 if *group != process_group.group.0 {
                     continue;
@@ -196,15 +214,30 @@ impl Tensors {
                     None => None,
                 };
                 let coordinated = agreed.is_some();
-                for _ in 0..=drawn.lag {
-                    tensors.schedulers.push(Scheduled {
-                        scheduler: parameters.scheduler(&list)?,
-                        process_group: index,
-                        operation: kind.0,
-                        came: vec![Vec::new(); list.len()],
-                        coordinated,
-                        agreement: agreed.take(),
-                    });
+                let workers = match servers {
+                    true => {
+                        let group = &graph.groups()[process_group.group.index()];
+                        workers::players(group, players, process_group)
+                    }
+                    false => vec![process_group.players.clone()],
+                };
+                let apart = tensors.apart.len();
+                if servers {
+                    tensors.apart.push(Apart::new(&list, &workers, partition, &mut partitions));
+                }
+                for turn in 0..=drawn.lag {
+                    for (number, on_it) in (0u32..).zip(&workers) {
+                        tensors.schedulers.push(Scheduled {
+                            scheduler: parameters.scheduler(&list)?,
+                            process_group: index,
+                            operation: kind.0,
+                            came: vec![Vec::new(); list.len()],
+                            expected: on_it.len(),
+                            worker: servers.then_some(Worker { number, turn, group: apart }),
+                            coordinated,
+                            agreement: agreed.take(),
+                        });
+                    }
                 }
             }
         }
@@ -217,30 +250,56 @@ impl Tensors {
         self.tensor_of.contains_key(&node)
     }
 
+    /// Whether each player's gradients are exchanged by themselves, whoever else has come.
+    #[must_use]
+    pub fn are_apart(&self) -> bool {
+        !self.apart.is_empty()
+    }
+
     /// A player has come to a gradient's collective; `position` is its place in the process group.
     pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
-        let (scheduler, tensor) = self.place(process_group, ran);
-        let turn = ran.iteration % self.iterations;
-        let scheduled = &mut self.schedulers[(scheduler - turn) as usize];
+        let (first, turn, tensor) = self.place(process_group, ran);
+        let scheduled = &mut self.schedulers[first as usize];
         if let Some(agreement) = &mut scheduled.agreement {
             let tensor = tensor + turn * u32::try_from(scheduled.came.len()).expect("few tensors");
             agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
         }
     }
 
-    /// All players have come to a gradient's collective.
+    /// All players have come to a gradient's collective; where they are apart, this one has.
     pub fn ready(&mut self, process_group: u32, came: Vec<Ran>) {
-        let (scheduler, tensor) = self.place(process_group, came[0]);
-        let scheduled = &mut self.schedulers[scheduler as usize];
-        scheduled.came[tensor as usize] = came;
-        if !scheduled.coordinated {
-            self.ready.push((scheduler, tensor));
+        let (first, turn, tensor) = self.place(process_group, came[0]);
+        let Some(Worker { group, .. }) = self.schedulers[first as usize].worker else {
+            let scheduled = &mut self.schedulers[(first + turn) as usize];
+            scheduled.came[tensor as usize] = came;
+            if !scheduled.coordinated {
+                self.ready.push((first + turn, tensor));
+            }
+            return;
+        };
+        let count = self.apart[group].workers;
+        for ran in came {
+            for worker in &self.apart[group].workers_of[&ran.player] {
+                let index = first + turn * count + worker;
+                let scheduled = &mut self.schedulers[index as usize];
+                let there = &mut scheduled.came[tensor as usize];
+                there.push(ran);
+                if there.len() == scheduled.expected && !scheduled.coordinated {
+                    self.ready.push((index, tensor));
+                }
+            }
         }
     }
 
-    fn place(&self, process_group: u32, ran: Ran) -> (u32, u32) {
+    /// The first scheduler of a gradient's kind, which of the iterations under way it is of, and its number.
+    fn place(&self, process_group: u32, ran: Ran) -> (u32, u32, u32) {
         let (kind, tensor) = self.tensor_of[&ran.node];
-        (self.of[&(process_group, kind)] + ran.iteration % self.iterations, tensor)
+        (self.of[&(process_group, kind)], ran.iteration % self.iterations, tensor)
+    }
+
+    /// A push has arrived at its servers.
+    pub fn arrived(&mut self, step: Step) {
+        self.arrived.push(step);
     }
 
     /// An operation is over.
@@ -295,13 +354,16 @@ impl Tensors {
         for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
             let Some(agreement) = &mut scheduled.agreement else { continue };
             let count = u32::try_from(scheduled.came.len()).expect("few tensors");
+            let workers = scheduled.worker.map_or(1, |worker| self.apart[worker.group].workers);
             while let Some((_, group)) = agreement.next_event(now) {
                 // Gradients of one iteration travel together.
                 for turn in 0..self.iterations {
                     let own = group.iter().filter(|slot| **slot / count == turn);
                     let own: Vec<u32> = own.map(|slot| slot % count).collect();
                     if !own.is_empty() {
-                        self.agreed.push((index + turn, own));
+                        let first = index + turn * workers;
+                        let each = (first..first + workers).map(|worker| (worker, own.clone()));
+                        self.agreed.extend(each);
                     }
                 }
             }
@@ -335,7 +397,7 @@ impl Tensors {
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
     pub fn act(&mut self, now: Time) -> Option<Wanted> {
         let ready = self.ready.len() + self.agreed.len();
-        if ready + self.finished.len() + self.timers.len() == 0 {
+        if ready + self.arrived.len() + self.finished.len() + self.timers.len() == 0 {
             return None;
         }
         let mut wanted = Wanted::default();
@@ -345,6 +407,14 @@ impl Tensors {
         }
         for (scheduler, tensors) in std::mem::take(&mut self.agreed) {
             self.tell(now, scheduler, Event::Together { tensors: &tensors }, &mut wanted);
+        }
+        for step in std::mem::take(&mut self.arrived) {
+            // Who starts several portions as one counts no credit.
+            if self.parts.contains_key(&(step.scheduler, step.operation)) {
+                continue;
+            }
+            let event = Event::Arrived { operation: step.operation };
+            self.tell(now, step.scheduler, event, &mut wanted);
         }
         for step in std::mem::take(&mut self.finished) {
             if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
@@ -370,7 +440,9 @@ impl Tensors {
         for action in actions {
             match action {
                 Action::Start { operation, leg, pieces, priority } => {
-                    self.started += 1;
+                    // What one worker of several starts is counted, as all start the same.
+                    let counted = scheduled.worker.is_none_or(|worker| worker.number == 0);
+                    self.started += u64::from(counted);
                     let overhead = self.parameters.overhead(pieces.len());
                     let step = Step { scheduler: index, operation };
                     let start = |bytes: u64, piece: &Piece| Start {
@@ -383,23 +455,39 @@ impl Tensors {
                         priority,
                         overhead,
                         step,
-                        piece: None,
+                        portion: None,
                     };
-                    if leg == Leg::Whole {
+                    let Some(Worker { number, turn, group }) = scheduled.worker else {
                         let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
                         wanted.starts.push(start(bytes, &pieces[0]));
                         continue;
-                    }
+                    };
                     // Each piece goes to its server; the overhead of all comes before the first.
-                    self.parts.insert((index, operation), pieces.len());
+                    if pieces.len() > 1 {
+                        self.parts.insert((index, operation), pieces.len());
+                    }
+                    let apart = &self.apart[group];
                     wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
-                        piece: Some((leg, *piece)),
+                        portion: Some(Portion {
+                            leg,
+                            worker: number,
+                            partition: apart.number(piece),
+                            turn,
+                        }),
                         overhead: if i == 0 { overhead } else { Time::ZERO },
                         ..start(piece.bytes.count(), piece)
                     }));
                 }
                 Action::Done { tensor } => {
-                    wanted.over.append(&mut scheduled.came[tensor as usize]);
+                    let came = std::mem::take(&mut scheduled.came[tensor as usize]);
+                    let Some(Worker { turn, group, .. }) = scheduled.worker else {
+                        wanted.over.extend(came);
+                        continue;
+                    };
+                    // A player goes on once all of its machines have the result.
+                    let apart = &mut self.apart[group];
+                    let over = came.into_iter().filter(|ran| apart.pulled(turn, ran.player, tensor));
+                    wanted.over.extend(over);
                 }
                 Action::SetTimer { id, at } => wanted.timers.push((index, id, at)),
             }

@@ -4,12 +4,14 @@
 //!    to a result.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
-//! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers.
+//! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `apart`: those of
+//!    workers that exchange with parameter servers.
 //! 5. [`communicator`]: what carries collectives and messages, in every world.
 //! 6. [`outcome`]: what came out: figures, critical path, links, what-ifs.
 //!
 //! [`bound`](mod@bound): what no simulation can beat, without one.
 
+mod apart;
 pub mod bound;
 pub mod communicator;
 pub mod driver;

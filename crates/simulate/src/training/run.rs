@@ -164,6 +164,16 @@ pub fn run(
             .slowed(felt.as_ref());
             prepare(job.graph, &players, |ask| communicator.prepare(ask))?;
             let parameters = scenario.tensor();
+            let apart = ServerCommunicator::asked(&parameters)
+                && parameters.servers.as_ref().is_some_and(|servers| !servers.synchronous);
+            if apart && scenario.schedule.coordination.is_some() {
+                return Err(field(
+                    "schedule.coordination".to_owned(),
+                    "given",
+                    "ranks that do not wait for each other agree on nothing",
+                    "leave it out, or `servers: {synchronous: true}`",
+                ));
+            }
             let outcome = if ServerCommunicator::asked(&parameters) {
                 let fabric = &request.fabric;
                 let mut servers = ServerCommunicator::new(
@@ -192,6 +202,9 @@ pub fn run(
                 timeline,
             )?;
             result.notes.extend(assumption::note(scenario));
+            result.notes.extend(apart.then(|| {
+                "servers do not wait for all workers: a step is the slowest worker's".to_owned()
+            }));
             result.notes.extend(found.map(|(drawn, found)| {
                 format!("{}; a group is as fast as its slowest link", found.note(drawn))
             }));

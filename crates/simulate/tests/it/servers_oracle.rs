@@ -1,24 +1,24 @@
-//! Parameter servers against a plain simulation of the same rules, and laws of both.
+//! Parameter servers against a plain simulation of the same rules, laws of both, and cases by hand.
 //!
-//! The plain one keeps every link that an operation needs as a row of a list, and at every time looks
-//! through all of them: no queues, no shared numbering of links, no event queue.
+//! The plain one writes down beforehand all that every transfer will ask of any line, and what each of these has to
+//! wait for; then at every time it looks through all of them: no queues, no numbers of lines, no event queue.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::tensor::{Leg, Piece};
-use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
+use allrail_schedule::tensor::{Leg, Placement};
+use allrail_simulate::training::communicator::servers::lines::{Happened, Servers};
+use allrail_simulate::training::communicator::servers::machines::{Local, Machines, Transfer};
 use proptest::prelude::*;
 
-/// One end of a cable.
+/// A line, in the order in which they choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Link {
+enum Line {
     Up(Machine),
     Down(Machine),
-    HostOut,
-    HostIn,
-    Sum(u32),
+    Within(u32, u32),
+    Thread(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,400 +29,636 @@ enum Machine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Its operation has not come to this stage, or no sender has begun.
     Held,
-    Waiting,
-    Until(u64),
+    /// Since when.
+    Waiting(u64),
+    /// From when until when.
+    Served(u64, u64),
     Over,
 }
 
-/// What an operation needs of a link.
+/// What a transfer asks of a line; of none, what it waits for together.
 #[derive(Clone, Debug)]
 struct Row {
-    operation: usize,
-    stage: u32,
-    sends: bool,
-    link: Link,
+    transfer: usize,
+    line: Option<Line>,
+    /// Among equals, how far its worker is from its server.
+    turn: u32,
     time: u64,
-    /// When its operation came to this stage.
-    entered: u64,
+    /// These are over before it.
+    after: Vec<usize>,
+    /// This one has been served for so long before it.
+    behind: Option<(usize, u64)>,
     state: State,
 }
 
-/// Picoseconds for a share of a piece at a bandwidth, rounded up.
-fn time(bytes: u64, numerator: u64, denominator: u64, bandwidth: Bandwidth) -> u64 {
-    let bits = u128::from(bytes) * u128::from(numerator) * 1_000_000_000_000;
-    let rate = u128::from(denominator) * u128::from(bandwidth.bytes_per_second());
+/// Picoseconds for a part of some bytes at a bandwidth, rounded up.
+fn time(bytes: u64, (part, whole): (u64, u64), bandwidth: Bandwidth) -> u64 {
+    let bits = u128::from(bytes) * u128::from(part) * 1_000_000_000_000;
+    let rate = u128::from(whole) * u128::from(bandwidth.bytes_per_second());
     u64::try_from(bits.div_ceil(rate)).expect("short")
 }
 
-fn rows(machines: &Machines, operation: usize, transfer: &Transfer, servers: &[u32]) -> Vec<Row> {
-    let (push, count) = (transfer.leg == Leg::Push, servers.len() as u64);
-    let bytes = transfer.piece.bytes.count();
-    let host_of = |machine: u32| match machines.colocated {
-        true => Machine::Worker(machine),
-        false => Machine::Server(machine),
+/// The servers of a partition, with their parts of it, in the order in which worker `w` takes them.
+fn parts(machines: &Machines, transfer: &Transfer) -> Vec<(u32, (u64, u64))> {
+    let servers = machines.servers;
+    let split = machines.big_array.is_some_and(|bound| transfer.bytes >= bound) && servers > 1;
+    if !split {
+        let key = u64::from(transfer.partition);
+        let factor = if machines.placement == Placement::Hash { 9973 } else { 1 };
+        let server = key * factor % u64::from(servers);
+        return vec![(u32::try_from(server).expect("few"), (1, 1))];
+    }
+    let begin = transfer.worker % servers;
+    (0..servers).map(|k| ((begin + k) % servers, (1, u64::from(servers)))).collect()
+}
+
+struct Plain<'a> {
+    machines: &'a Machines,
+    rows: Vec<Row>,
+    /// Of the rows that are written next.
+    turn: u32,
+    /// By partition, round and server: rows after which all workers have pushed.
+    pushed: BTreeMap<(u32, u32, u32), Vec<usize>>,
+    /// Of each transfer, the rows after which it has arrived, and is over.
+    arrives: Vec<Vec<usize>>,
+    ends: Vec<Vec<usize>>,
+}
+
+impl Plain<'_> {
+    fn machine(&self, server: u32) -> Machine {
+        if server < self.machines.hosted { Machine::Worker(server) } else { Machine::Server(server) }
+    }
+
+    fn row(&mut self, transfer: usize, line: Option<Line>, time: u64, after: Vec<usize>) -> usize {
+        let turn = self.turn;
+        self.rows.push(Row { transfer, line, turn, time, after, behind: None, state: State::Held });
+        self.rows.len() - 1
+    }
+
+    /// The links from one machine to another; after which the bytes have arrived.
+    fn carry(
+        &mut self,
+        index: usize,
+        (from, to): (Machine, Machine),
+        bytes: (u64, (u64, u64)),
+        overhead: [u64; 2],
+        after: Vec<usize>,
+    ) -> Vec<usize> {
+        let machines = self.machines;
+        let bandwidth = |machine| match machine {
+            Machine::Worker(_) => machines.bandwidth,
+            Machine::Server(_) => machines.own,
+        };
+        let sending = overhead[0] + time(bytes.0, bytes.1, bandwidth(from));
+        let receiving = overhead[1] + time(bytes.0, bytes.1, bandwidth(to));
+        let sends = self.row(index, Some(Line::Up(from)), sending, after);
+        let receives = self.row(index, Some(Line::Down(to)), receiving, Vec::new());
+        self.rows[receives].behind = Some((sends, overhead[0]));
+        vec![sends, receives]
+    }
+
+    fn push(&mut self, index: usize, transfer: &Transfer, round: u32) {
+        let machines = self.machines;
+        let bytes = transfer.bytes.count();
+        let worker = Machine::Worker(transfer.worker);
+        let (mut after, mut overhead) = (Vec::new(), transfer.overhead.as_ps());
+        self.turn = 0;
+        for local in &machines.before {
+            let Local::Bytes { line, times, bandwidth } = *local else { panic!("no stages here") };
+            let time = time(bytes, (u64::from(times), 1), bandwidth) + overhead;
+            overhead = 0;
+            after = vec![self.row(index, Some(Line::Within(transfer.worker, line)), time, after)];
+        }
+        let (mut arrives, mut ends) = (Vec::new(), Vec::new());
+        for (server, part) in parts(machines, transfer) {
+            let host = self.machine(server);
+            self.turn =
+                (transfer.worker + machines.workers - server % machines.workers) % machines.workers;
+            let mut there = after.clone();
+            if host != worker {
+                let ways = (worker, host);
+                there = self.carry(index, ways, (bytes, part), [overhead, 0], there);
+                overhead = 0;
+            }
+            arrives.extend(there.iter().copied());
+            if let Some(sum) = machines.sum {
+                let time = time(bytes, part, sum);
+                there = vec![self.row(index, Some(Line::Thread(server)), time, there)];
+            }
+            // A row of no line stands for what has been taken in, so that others can wait for it.
+            let taken = self.row(index, None, 0, there);
+            let key = (transfer.partition, round, server);
+            let all = self.pushed.entry(key).or_default();
+            all.push(taken);
+            let word = match machines.in_order && host != worker {
+                true => Some(Line::Up(host)),
+                false => None,
+            };
+            ends.push(self.row(index, word, 0, vec![taken]));
+        }
+        self.arrives[index] = arrives;
+        self.ends[index] = ends;
+    }
+
+    fn pull(&mut self, index: usize, transfer: &Transfer) {
+        let machines = self.machines;
+        let bytes = transfer.bytes.count();
+        let worker = Machine::Worker(transfer.worker);
+        let (mut arrived, mut overhead) = (Vec::new(), transfer.overhead.as_ps());
+        for (server, part) in parts(machines, transfer) {
+            let host = self.machine(server);
+            self.turn =
+                (transfer.worker + machines.workers - server % machines.workers) % machines.workers;
+            let mut there = Vec::new();
+            if machines.in_order && host != worker {
+                there = vec![self.row(index, Some(Line::Up(worker)), 0, there)];
+            }
+            if let Some(copy) = machines.copy {
+                let time = time(bytes, part, copy);
+                there = vec![self.row(index, Some(Line::Thread(server)), time, there)];
+            }
+            if host != worker {
+                let ways = (host, worker);
+                there = self.carry(index, ways, (bytes, part), [0, overhead], there);
+                overhead = 0;
+            }
+            arrived.extend(there);
+        }
+        self.turn = 0;
+        for local in &machines.after {
+            let Local::Bytes { line, times, bandwidth } = *local else { panic!("no stages here") };
+            let time = time(bytes, (u64::from(times), 1), bandwidth);
+            arrived =
+                vec![self.row(index, Some(Line::Within(transfer.worker, line)), time, arrived)];
+        }
+        self.ends[index] = arrived;
+    }
+}
+
+/// When each transfer has arrived (of a push) and is over; `at` says when each is submitted, ascending.
+fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<(Option<u64>, Option<u64>)> {
+    let count = transfers.len();
+    let mut plain = Plain {
+        machines,
+        rows: Vec::new(),
+        turn: 0,
+        pushed: BTreeMap::new(),
+        arrives: vec![Vec::new(); count],
+        ends: vec![Vec::new(); count],
     };
-    // Bytes between each worker and each server, in parts of `count`.
-    let mut flows: BTreeMap<(Machine, Machine), u64> = BTreeMap::new();
-    for worker in 0..machines.workers {
-        for server in servers {
-            let (a, b) = (Machine::Worker(worker), host_of(*server));
-            if a != b {
-                flows.insert(if push { (a, b) } else { (b, a) }, 1);
+    // Of each transfer, how many its worker submitted before.
+    let before = |index: usize| {
+        let worker = transfers[index].1.worker;
+        transfers[..index].iter().filter(|(_, other)| other.worker == worker).count()
+    };
+    let own: Vec<usize> = (0..count).map(before).collect();
+    let mut rounds: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for (index, (_, transfer)) in transfers.iter().enumerate() {
+        if transfer.leg == Leg::Push {
+            let round = rounds.entry((transfer.partition, transfer.worker)).or_default();
+            plain.push(index, transfer, *round);
+            *round += 1;
+        } else {
+            plain.pull(index, transfer);
+        }
+    }
+    if machines.synchronous {
+        // Every answer waits for all workers; where some never push, for ever.
+        for taken in plain.pushed.values() {
+            let complete = taken.len() == machines.workers as usize;
+            for row in taken {
+                let answer = row + 1;
+                plain.rows[answer].after = taken.clone();
+                if !complete {
+                    plain.rows[answer].after.push(answer);
+                }
             }
         }
     }
-    let mut sums: BTreeMap<(bool, Link), u64> = BTreeMap::new();
-    for ((from, to), parts) in flows {
-        *sums.entry((true, Link::Up(from))).or_default() += parts;
-        *sums.entry((false, Link::Down(to))).or_default() += parts;
-    }
-    if sums.is_empty() {
-        // A lone machine: no byte moves, and the operation is still begun there.
-        sums.insert((true, Link::Up(Machine::Worker(0))), 0);
-    }
-    let row = |stage, sends, link, time| Row {
-        operation,
-        stage,
-        sends,
-        link,
-        time,
-        entered: 0,
-        state: State::Held,
-    };
-    // A push: host, network, sum, word that it is over. A pull: request, network, host.
-    let net = 1;
-    let mut rows: Vec<Row> = sums
-        .into_iter()
-        .map(|((sends, link), parts)| {
-            row(net, sends, link, time(bytes, parts, count, machines.bandwidth))
-        })
-        .collect();
-    if let Some(host) = machines.host {
-        let (stage, link) = if push { (0, Link::HostOut) } else { (2, Link::HostIn) };
-        rows.push(row(stage, true, link, time(bytes, 1, 1, host)));
-    }
-    let first = rows.iter().map(|row| row.stage).min();
-    for row in &mut rows {
-        if Some(row.stage) == first {
-            row.time += transfer.overhead.as_ps();
-        }
-    }
-    if let (true, Some(sum)) = (push, machines.sum) {
-        let time = time(bytes, u64::from(machines.workers), count, sum);
-        rows.extend(servers.iter().map(|server| row(2, true, Link::Sum(*server), time)));
-    }
-    match (machines.in_order, push, machines.colocated) {
-        (false, ..) => {}
-        (_, true, _) => {
-            rows.extend(servers.iter().map(|server| row(3, true, Link::Up(host_of(*server)), 0)));
-        }
-        (_, _, true) => rows.extend(
-            (0..machines.workers).map(|worker| row(0, true, Link::Up(Machine::Worker(worker)), 0)),
-        ),
-        // Workers are alike: one of them stands for all.
-        (_, _, false) => rows.push(row(0, true, Link::Up(Machine::Worker(0)), 0)),
-    }
-    rows
-}
-
-/// When each transfer is over; `at` says when each is submitted, ascending.
-fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<u64> {
-    let mut shares: Vec<(Piece, Vec<u32>)> = Vec::new();
-    let mut next = 0;
-    let mut rows: Vec<Row> = Vec::new();
-    for (operation, (_, transfer)) in transfers.iter().enumerate() {
-        if !shares.iter().any(|(piece, _)| *piece == transfer.piece) {
-            let split = machines.big_array.is_some_and(|bound| transfer.piece.bytes >= bound);
-            let servers =
-                if split { (0..machines.servers).collect() } else { vec![next % machines.servers] };
-            next += u32::from(!split);
-            shares.push((transfer.piece, servers));
-        }
-        let (_, servers) = shares.iter().find(|(piece, _)| *piece == transfer.piece).expect("set");
-        rows.extend(self::rows(machines, operation, transfer, servers));
-    }
-    let mut ends: Vec<Option<u64>> = vec![None; transfers.len()];
+    let Plain { mut rows, arrives, ends, .. } = plain;
+    let mut times = vec![(None, None); count];
+    let latency = machines.latency.as_ps();
     let mut now = 0;
     loop {
-        for row in &mut rows {
-            if row.state == State::Until(now) {
-                row.state = State::Over;
-            }
-        }
-        for (operation, (at, _)) in transfers.iter().enumerate() {
-            if *at > now || ends[operation].is_some() {
-                continue;
-            }
-            let own = || rows.iter().filter(|row| row.operation == operation);
-            let stage = own().filter(|row| row.state != State::Over).map(|row| row.stage).min();
-            match stage {
-                None => ends[operation] = Some(now + machines.latency.as_ps()),
-                Some(stage) => {
-                    for row in rows.iter_mut().filter(|row| row.operation == operation) {
-                        if row.stage == stage && row.sends && row.state == State::Held {
-                            row.state = State::Waiting;
-                            row.entered = now;
+        // What waits for something of this very time, in turn.
+        loop {
+            let mut again = false;
+            for index in 0..rows.len() {
+                let row = &rows[index];
+                let next = match row.state {
+                    State::Served(_, end) if end <= now => State::Over,
+                    State::Held if transfers[row.transfer].0 <= now => {
+                        let over = row.after.iter().all(|other| rows[*other].state == State::Over);
+                        let behind = row.behind.is_none_or(|(other, by)| match rows[other].state {
+                            State::Served(start, _) => start + by <= now,
+                            State::Over => true,
+                            _ => false,
+                        });
+                        match (over && behind, row.line) {
+                            (false, _) => State::Held,
+                            (true, None) => State::Over,
+                            (true, Some(_)) => State::Waiting(now),
                         }
                     }
-                }
+                    state => state,
+                };
+                again |= next != row.state;
+                rows[index].state = next;
             }
-        }
-        // Senders first; then receivers of what a sender has begun.
-        for senders in [true, false] {
-            if !senders {
-                let begun: BTreeMap<(usize, u32), u64> = rows
-                    .iter()
-                    .filter(|row| row.sends && matches!(row.state, State::Until(_) | State::Over))
-                    .map(|row| ((row.operation, row.stage), row.entered))
-                    .collect();
-                for row in rows.iter_mut().filter(|row| !row.sends && row.state == State::Held) {
-                    if let Some(entered) = begun.get(&(row.operation, row.stage)) {
-                        row.state = State::Waiting;
-                        row.entered = *entered;
+            if again {
+                continue;
+            }
+            // One line after the other: those further up may give work to those further down.
+            let busy = |rows: &[Row], line: Line| {
+                rows.iter().any(|row| {
+                    row.line == Some(line) && matches!(row.state, State::Served(_, end) if end > now)
+                })
+            };
+            let mut lines: Vec<Line> = rows.iter().filter_map(|row| row.line).collect();
+            lines.sort_unstable();
+            lines.dedup();
+            let mut began = false;
+            for line in lines {
+                if busy(&rows, line) {
+                    continue;
+                }
+                for index in 0..rows.len() {
+                    let (Some((other, by)), State::Held) = (rows[index].behind, rows[index].state)
+                    else {
+                        continue;
+                    };
+                    if matches!(rows[other].state, State::Served(start, _) if start + by <= now) {
+                        rows[index].state = State::Waiting(now);
                     }
                 }
-            }
-            loop {
-                let busy: Vec<Link> = rows
-                    .iter()
-                    .filter(|row| matches!(row.state, State::Until(_)))
-                    .map(|row| row.link)
-                    .collect();
-                let best = rows
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, row)| row.sends == senders && row.state == State::Waiting)
-                    .filter(|(_, row)| !busy.contains(&row.link))
-                    .max_by_key(|(_, row)| {
-                        let (priority, entered) = match machines.in_order {
-                            true => (0, row.entered),
-                            false => (transfers[row.operation].1.priority, 0),
+                let best = (0..rows.len())
+                    .filter_map(|index| match (rows[index].line == Some(line), rows[index].state) {
+                        (true, State::Waiting(since)) => Some((index, since)),
+                        _ => None,
+                    })
+                    .min_by_key(|(index, since)| {
+                        let transfer = rows[*index].transfer;
+                        let (priority, since) = match machines.in_order {
+                            true => (0, *since),
+                            false => (transfers[transfer].1.priority, 0),
                         };
-                        (priority, Reverse(entered), Reverse(row.operation))
+                        (Reverse(priority), since, own[transfer], rows[*index].turn, *index)
                     });
-                let Some((index, _)) = best else { break };
-                rows[index].state = State::Until(now + rows[index].time);
+                if let Some((index, _)) = best {
+                    rows[index].state = State::Served(now, now + rows[index].time);
+                    began = true;
+                }
+            }
+            let zero = |row: &Row| matches!(row.state, State::Served(_, end) if end <= now);
+            if !(began && rows.iter().any(zero)) {
+                break;
             }
         }
-        let running = rows.iter().filter_map(|row| match row.state {
-            State::Until(end) => Some(end),
-            _ => None,
-        });
-        let coming = transfers.iter().map(|(at, _)| *at).filter(|at| *at > now);
-        match running.chain(coming).min() {
+        let over = |list: &[usize]| list.iter().all(|row| rows[*row].state == State::Over);
+        for (index, (arrived, end)) in times.iter_mut().enumerate() {
+            let (at, transfer) = &transfers[index];
+            if *at <= now && transfer.leg == Leg::Push && over(&arrives[index]) {
+                // Where nothing travels, once what is within the machine is over.
+                let within = rows.iter().filter(|row| row.transfer == index);
+                let mut within = within.filter(|row| matches!(row.line, Some(Line::Within(..))));
+                if within.all(|row| row.state == State::Over) {
+                    arrived.get_or_insert(now + latency);
+                }
+            }
+            if *at <= now && over(&ends[index]) {
+                end.get_or_insert(now + latency);
+            }
+        }
+        let next = rows
+            .iter()
+            .flat_map(|row| match (row.state, row.behind) {
+                (State::Served(_, end), _) => Some(end),
+                (State::Held, Some((other, by))) => match rows[other].state {
+                    State::Served(start, _) => Some(start + by),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .chain(transfers.iter().map(|(at, _)| *at))
+            .filter(|time| *time > now)
+            .min();
+        match next {
             Some(next) => now = next,
-            None => break,
+            None => return times,
         }
     }
-    ends.into_iter().map(|end| end.expect("every transfer ends")).collect()
 }
 
-fn real(machines: &Machines, transfers: &[(u64, Transfer)]) -> (Vec<u64>, [Time; 4]) {
-    let mut servers = Servers::new(*machines);
-    let mut ends = vec![0; transfers.len()];
+fn real(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<(Option<u64>, Option<u64>)> {
+    let mut servers = Servers::new(machines.clone());
+    let mut times = vec![(None, None); transfers.len()];
     let mut next = 0;
     loop {
         let submits = transfers.get(next).map(|(at, _)| Time::from_ps(*at));
         let Some(now) = [submits, servers.next_time()].into_iter().flatten().min() else { break };
-        while let Some(tag) = servers.next_event(now) {
-            ends[usize::try_from(tag).expect("an index")] = now.as_ps();
+        let index = |tag: u64| usize::try_from(tag).expect("an index");
+        while let Some(happened) = servers.next_event(now) {
+            match happened {
+                Happened::Arrived { tag } => times[index(tag)].0 = Some(now.as_ps()),
+                Happened::Over { tag } => times[index(tag)].1 = Some(now.as_ps()),
+            }
         }
         while let Some((at, transfer)) = transfers.get(next).filter(|(at, _)| *at == now.as_ps()) {
             assert_eq!(*at, now.as_ps());
-            servers.submit(now, transfer);
+            servers.submit(now, *transfer);
             next += 1;
         }
         servers.choose(now);
     }
-    (ends, servers.busy())
+    times
 }
 
-fn machines() -> impl Strategy<Value = Machines> {
-    let bandwidth = || (1u64..5).prop_map(|g| Bandwidth::from_bytes_per_second(g * 1_000_000_000));
+fn ends(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<u64> {
+    let ends = real(machines, transfers).into_iter().map(|(_, end)| end.expect("it ends") / 1000);
+    ends.collect()
+}
+
+fn bandwidth(gigabytes: u64) -> Bandwidth {
+    Bandwidth::from_bytes_per_second(gigabytes * 1_000_000_000).expect("positive")
+}
+
+/// Machines that a failing case can print.
+#[derive(Clone)]
+struct Shown(Machines);
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Machines { workers, servers, hosted, placement, big_array, synchronous, .. } = self.0;
+        let Machines { bandwidth, own, latency, sum, copy, in_order, .. } = self.0;
+        write!(f, "{:?} ", (workers, servers, hosted, placement, big_array, synchronous))?;
+        write!(f, "{:?} ", (bandwidth, own, latency, sum, copy, in_order))?;
+        write!(f, "{:?} {:?}", self.0.before, self.0.after)
+    }
+}
+
+fn machines() -> impl Strategy<Value = Shown> {
+    let rate = || (1u64..5).prop_map(bandwidth);
+    let maybe = || prop::option::of((1u64..5).prop_map(bandwidth));
     (
-        (1u32..6, 1u32..6, any::<bool>()),
-        bandwidth(),
-        (prop::option::of(bandwidth()), prop::option::of(bandwidth()), any::<bool>()),
+        (1u32..6, 1u32..6, 0u32..6),
+        (rate(), rate()),
+        (maybe(), maybe(), maybe(), 1u32..3),
+        any::<[bool; 3]>(),
         0u64..30,
         prop::option::of(1u64..60),
     )
-        .prop_map(|((workers, servers, colocated), bandwidth, more, latency, big)| Machines {
-            workers,
-            servers: if colocated { servers.min(workers) } else { servers },
-            colocated,
-            bandwidth: bandwidth.expect("positive"),
-            host: more.0.flatten(),
-            sum: more.1.flatten(),
-            in_order: more.2,
-            latency: Time::from_ns(latency),
-            big_array: big.map(Bytes::new),
+        .prop_map(|(counts, links, more, [synchronous, in_order, hash], latency, big)| {
+            let (workers, servers, hosted) = counts;
+            let (host, sum, copy, times) = more;
+            let bus = |line| host.map(|bandwidth| Local::Bytes { line, times, bandwidth });
+            Shown(Machines {
+                workers,
+                servers,
+                hosted: hosted.min(workers).min(servers),
+                placement: if hash { Placement::Hash } else { Placement::InTurn },
+                big_array: big.map(Bytes::new),
+                synchronous,
+                bandwidth: links.0,
+                own: links.1,
+                latency: Time::from_ns(latency),
+                before: bus(0).into_iter().collect(),
+                after: bus(1).into_iter().collect(),
+                model: None,
+                sum,
+                copy,
+                in_order,
+            })
         })
 }
 
-fn transfers() -> impl Strategy<Value = Vec<(u64, Transfer)>> {
-    let one = (0u64..60, any::<bool>(), 0u32..8, 1u64..90, -3i64..4, 0u64..20);
-    prop::collection::vec(one, 1..20).prop_map(|list| {
-        let mut now = 0;
-        (0u64..)
-            .zip(list)
-            .map(|(tag, (later, push, tensor, bytes, priority, overhead))| {
+/// Pushes of all workers, of one or of two rounds, and pulls of any.
+fn transfers() -> impl Strategy<Value = (Shown, Vec<(u64, Transfer)>)> {
+    let one = (0u64..60, any::<bool>(), 0u32..8, 1u64..90, -3i64..4, 0u64..20, 0u32..6);
+    (machines(), prop::collection::vec(one, 1..10)).prop_map(|(machines, list)| {
+        let (mut now, mut transfers) = (0, Vec::new());
+        let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
+        for (later, push, partition, bytes, priority, overhead, whose) in list {
+            let bytes = *sizes.entry(partition).or_insert(bytes);
+            let workers = if push { 0..machines.0.workers } else { 0..1 };
+            for worker in workers {
                 now += later * 1000;
-                let piece = Piece { tensor, offset: Bytes::new(0), bytes: Bytes::new(bytes) };
-                let leg = if push { Leg::Push } else { Leg::Pull };
-                let overhead = Time::from_ns(overhead);
-                (now, Transfer { leg, piece, priority, overhead, tag })
-            })
-            .collect()
+                let transfer = Transfer {
+                    leg: if push { Leg::Push } else { Leg::Pull },
+                    worker: (worker + whose) % machines.0.workers,
+                    partition,
+                    turn: 0,
+                    bytes: Bytes::new(bytes),
+                    priority,
+                    overhead: Time::from_ns(overhead),
+                    tag: transfers.len() as u64,
+                };
+                transfers.push((now, transfer));
+            }
+        }
+        (machines, transfers)
     })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_plain_simulation_gives_the_same_times(machines in machines(), transfers in transfers()) {
-        let (ends, _) = real(&machines, &transfers);
-        prop_assert_eq!(ends, plain(&machines, &transfers));
+    fn the_plain_simulation_gives_the_same_times((machines, transfers) in transfers()) {
+        prop_assert_eq!(real(&machines.0, &transfers), plain(&machines.0, &transfers));
     }
 
     #[test]
-    fn nothing_is_faster_than_its_links(machines in machines(), transfers in transfers()) {
-        let (ends, _) = real(&machines, &transfers);
-        for ((at, transfer), end) in transfers.iter().zip(ends) {
-            let bytes = transfer.piece.bytes.count();
-            // Separate: all of it over a worker's link, and through its host.
-            let mut least = machines.latency.as_ps() + transfer.overhead.as_ps();
-            if !machines.colocated {
-                least += time(bytes, 1, 1, machines.bandwidth);
+    fn nothing_is_faster_than_its_lines((Shown(machines), transfers) in transfers()) {
+        for ((at, transfer), times) in transfers.iter().zip(real(&machines, &transfers)) {
+            let end = times.1.expect("all push, so all is answered");
+            let bytes = transfer.bytes.count();
+            let push = transfer.leg == Leg::Push;
+            let locals = if push { &machines.before } else { &machines.after };
+            let mut least = machines.latency.as_ps();
+            for local in locals {
+                let Local::Bytes { times, bandwidth, .. } = *local else { unreachable!() };
+                least += time(bytes, (u64::from(times), 1), bandwidth);
             }
-            least += machines.host.map_or(0, |host| time(bytes, 1, 1, host));
-            if let (Leg::Push, Some(sum)) = (transfer.leg, machines.sum) {
-                let workers = u64::from(machines.workers);
-                least += time(bytes, workers, u64::from(machines.servers), sum);
+            let parts = parts(&machines, transfer);
+            let away = parts.iter().filter(|(server, _)| *server >= machines.hosted);
+            let away: u64 = away.map(|(_, part)| time(bytes, *part, machines.bandwidth)).sum();
+            // What is rounded up for each part.
+            least += away.saturating_sub(parts.len() as u64);
+            prop_assert!(end >= at + least, "{} < {} + {}", end, at, least);
+            if push {
+                prop_assert!(times.0.is_some_and(|arrived| arrived <= end));
             }
-            // A lone co-located worker without a host exchanges with itself for nothing.
-            let alone = machines.colocated && machines.workers == 1;
-            prop_assert!(alone || end >= at + least, "{} < {} + {}", end, at, least);
         }
     }
 }
 
-proptest! {
-    #[test]
-    fn slower_sums_never_end_a_push_earlier(
-        machines in machines(),
-        transfers in transfers(),
-        slower in 1u64..2_000_000_000,
-    ) {
-        // Pushes alone of one priority: each link and sum first come, first served.
-        let mut transfers = transfers;
-        for (_, transfer) in &mut transfers {
-            (transfer.leg, transfer.priority) = (Leg::Push, 0);
-        }
-        let machines = Machines { servers: 1, ..machines };
-        let rate = machines.sum.map_or(u64::MAX, Bandwidth::bytes_per_second);
-        let sum = Bandwidth::from_bytes_per_second(slower.min(rate));
-        let (faster, _) = real(&machines, &transfers);
-        let (slower, _) = real(&Machines { sum, ..machines }, &transfers);
-        for (faster, slower) in faster.iter().zip(&slower) {
-            prop_assert!(slower >= faster, "{} < {}", slower, faster);
-        }
-    }
+fn transfer(tag: u64, leg: Leg, worker: u32, partition: u32, bytes: u64) -> (u64, Transfer) {
+    let bytes = Bytes::new(bytes);
+    let (turn, priority, overhead) = (0, 0, Time::ZERO);
+    (0, Transfer { leg, worker, partition, turn, bytes, priority, overhead, tag })
 }
 
-fn piece(tensor: u32, bytes: u64) -> Piece {
-    Piece { tensor, offset: Bytes::new(0), bytes: Bytes::new(bytes) }
+/// The pushes of all workers, worker by worker: of each, these partitions in order.
+fn pushes(workers: u32, partitions: &[(u32, u64)]) -> Vec<(u64, Transfer)> {
+    let all = (0..workers).flat_map(|worker| partitions.iter().map(move |one| (worker, *one)));
+    (0u64..)
+        .zip(all)
+        .map(|(tag, (worker, (partition, bytes)))| {
+            transfer(tag, Leg::Push, worker, partition, bytes)
+        })
+        .collect()
 }
 
-/// Eight workers, eight separate servers, 1 GB/s each way: a byte is a nanosecond.
-fn eight(big_array: Option<u64>) -> Machines {
+/// Workers and servers of their own, 1 GB/s each way: a byte is a nanosecond.
+fn separate(workers: u32, servers: u32) -> Machines {
     Machines {
-        workers: 8,
-        servers: 8,
-        colocated: false,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("positive"),
-        host: None,
+        workers,
+        servers,
+        hosted: 0,
+        placement: Placement::InTurn,
+        big_array: None,
+        synchronous: true,
+        bandwidth: bandwidth(1),
+        own: bandwidth(1),
+        latency: Time::ZERO,
+        before: Vec::new(),
+        after: Vec::new(),
+        model: None,
         sum: None,
+        copy: None,
         in_order: false,
-        latency: Time::from_ns(7),
-        big_array: big_array.map(Bytes::new),
     }
 }
 
-fn push(tag: u64, piece: Piece) -> (u64, Transfer) {
-    (0, Transfer { leg: Leg::Push, piece, priority: 0, overhead: Time::ZERO, tag })
+fn colocated(workers: u32) -> Machines {
+    Machines { hosted: workers, ..separate(workers, workers) }
 }
 
 #[test]
-fn one_server_takes_in_what_eight_workers_send() {
-    let (ends, busy) = real(&eight(None), &[push(0, piece(0, 80))]);
-    assert_eq!(ends, [647_000]);
-    assert_eq!(busy, [Time::from_ns(80), Time::ZERO, Time::ZERO, Time::from_ns(640)]);
+fn two_workers_push_two_partitions_to_two_servers() {
+    // Both send partition 0 to server 0, which has worker 0's from 0 to 100 and worker 1's to 200; and partition 1
+    // from 100 on to server 1, which begins with worker 1: its own to 200, worker 0's to 300.
+    let list = pushes(2, &[(0, 100), (1, 100)]);
+    let times = real(&separate(2, 2), &list);
+    let arrived: Vec<u64> = times.iter().map(|(arrived, _)| arrived.unwrap_or(0) / 1000).collect();
+    assert_eq!(arrived, [100, 300, 200, 200]);
+    // Each is over once the other's is there.
+    assert_eq!(ends(&separate(2, 2), &list), [200, 300, 200, 300]);
+    // Without waiting for others: as they arrive.
+    let asynchronous = Machines { synchronous: false, ..separate(2, 2) };
+    assert_eq!(ends(&asynchronous, &list), [100, 300, 200, 200]);
 }
 
 #[test]
-fn a_big_array_is_spread_over_all_servers() {
-    let (ends, _) = real(&eight(Some(80)), &[push(0, piece(0, 80))]);
-    assert_eq!(ends, [87_000]);
+fn two_workers_split_what_is_big_over_two_servers() {
+    // Worker 0 begins with server 0, worker 1 with server 1, then they change: nobody waits.
+    let machines = Machines { big_array: Some(Bytes::new(100)), ..separate(2, 2) };
+    assert_eq!(ends(&machines, &pushes(2, &[(0, 100)])), [100, 100]);
+    // A smaller one lies on one server, which has the one and then the other.
+    assert_eq!(ends(&machines, &pushes(2, &[(0, 98)])), [196, 196]);
 }
 
 #[test]
-fn eight_partitions_keep_eight_servers_busy_and_the_ninth_waits_for_the_first() {
-    let pushes: Vec<(u64, Transfer)> =
-        (0..9).map(|tag| push(u64::from(tag), piece(tag, 80))).collect();
-    let (ends, _) = real(&eight(None), &pushes);
-    // The first eight begin 80 ns after one another and take 640 ns each at their servers.
-    let expected: Vec<u64> = (0..8).map(|k| (80 * k + 640 + 7) * 1000).chain([1_287_000]).collect();
-    assert_eq!(ends, expected);
+fn two_machines_that_are_workers_and_servers() {
+    // Partition 0 is worker 0's own; worker 1 sends it to 100. Partition 1 the other way round.
+    assert_eq!(ends(&colocated(2), &pushes(2, &[(0, 100), (1, 100)])), [100, 100, 100, 100]);
+    // A pull of worker 0 from server 1 shares machine 1's link up with a push of worker 1 there.
+    let list = [transfer(0, Leg::Push, 1, 0, 100), transfer(1, Leg::Pull, 0, 1, 50)];
+    let asynchronous = Machines { synchronous: false, ..colocated(2) };
+    assert_eq!(ends(&asynchronous, &list), [100, 150]);
+}
+
+#[test]
+fn two_workers_pull_from_two_servers() {
+    // Server 0 sends partition 0 to worker 0 until 100, to worker 1 until 200; server 1 partition 1 the other way
+    // round.
+    let list = [
+        transfer(0, Leg::Pull, 0, 0, 100),
+        transfer(1, Leg::Pull, 0, 1, 100),
+        transfer(2, Leg::Pull, 1, 0, 100),
+        transfer(3, Leg::Pull, 1, 1, 100),
+    ];
+    assert_eq!(ends(&separate(2, 2), &list), [100, 200, 200, 100]);
+}
+
+#[test]
+fn a_server_sums_each_message_as_it_arrives() {
+    // Half as long as a message takes: worker 0's is summed from 100 to 150, worker 1's from 200 to 250.
+    let machines = Machines { sum: Some(bandwidth(2)), ..separate(2, 2) };
+    assert_eq!(ends(&machines, &pushes(2, &[(0, 100)])), [250, 250]);
+    // Twice as long: from 100 to 300, and to 500.
+    let slow = Bandwidth::from_bytes_per_second(500_000_000);
+    let machines = Machines { sum: slow, ..separate(2, 2) };
+    assert_eq!(ends(&machines, &pushes(2, &[(0, 100)])), [500, 500]);
+    // The copy for a pull waits for the thread, behind what was submitted before: from 500 to 600.
+    let machines = Machines { copy: Some(bandwidth(1)), ..machines };
+    let mut list = pushes(2, &[(0, 100)]);
+    list.push((150_000, transfer(2, Leg::Pull, 0, 2, 100).1));
+    assert_eq!(ends(&machines, &list), [500, 500, 700]);
+}
+
+#[test]
+fn a_more_urgent_message_goes_first_on_every_line() {
+    // Of worker 0's partitions 2 is the most urgent: it follows 0, which was begun, on both lines.
+    let mut list = pushes(1, &[(0, 100), (2, 100)]);
+    list.push((10_000, transfer(2, Leg::Push, 0, 4, 100).1));
+    list[2].1.priority = 1;
+    let alone = separate(1, 2);
+    assert_eq!(ends(&alone, &list), [100, 300, 200]);
+    assert_eq!(ends(&Machines { in_order: true, ..alone }, &list), [100, 200, 300]);
+}
+
+#[test]
+fn in_order_a_request_waits_behind_pushes_and_a_word_behind_pulls() {
+    let list = [transfer(0, Leg::Push, 0, 0, 80), transfer(1, Leg::Pull, 0, 1, 40)];
+    let machines = separate(1, 2);
+    assert_eq!(ends(&machines, &list), [80, 40]);
+    let in_order = Machines { in_order: true, ..machines };
+    assert_eq!(ends(&in_order, &list), [80, 120]);
+    // A pull on the server's link up until 200 holds back the word of a push that is there at 80.
+    let list = [transfer(0, Leg::Pull, 0, 0, 200), transfer(1, Leg::Push, 0, 2, 80)];
+    assert_eq!(ends(&in_order, &list), [200, 200]);
+}
+
+#[test]
+fn with_one_partition_under_way_each_workers_rotate_over_servers() {
+    // Four workers, four servers: each pushes its next partition when the one before has arrived. The last worker
+    // waits for three others at the first server, and for nobody from then on.
+    let mut servers = Servers::new(separate(4, 4));
+    let (mut next, mut last) = ([1u32; 4], 0);
+    let mut now = Time::ZERO;
+    let submit = |servers: &mut Servers, now, worker: u32, partition| {
+        let tag = u64::from(worker);
+        servers.submit(now, transfer(tag, Leg::Push, worker, partition, 100).1);
+    };
+    (0..4).for_each(|worker| submit(&mut servers, now, worker, 0));
+    loop {
+        servers.choose(now);
+        let Some(time) = servers.next_time() else { break };
+        now = time;
+        while let Some(happened) = servers.next_event(now) {
+            let Happened::Arrived { tag } = happened else { continue };
+            last = now.as_ps() / 1000;
+            let worker = usize::try_from(tag).expect("an index");
+            if next[worker] < 20 {
+                let number = u32::try_from(worker).expect("few workers");
+                submit(&mut servers, now, number, next[worker]);
+                next[worker] += 1;
+            }
+        }
+    }
+    // Twenty partitions of 100, and three of others.
+    assert_eq!(last, 2_300);
 }
 
 #[test]
 fn a_host_is_passed_before_a_push_and_after_a_pull() {
-    let host = Bandwidth::from_bytes_per_second(500_000_000);
-    let machines = Machines { host, ..eight(Some(1)) };
-    let pull = Transfer { leg: Leg::Pull, tag: 1, ..push(1, piece(1, 80)).1 };
-    let (ends, _) = real(&machines, &[push(0, piece(0, 80)), (0, pull)]);
-    assert_eq!(ends, [247_000, 247_000]);
+    let bus = |line| Local::Bytes { line, times: 2, bandwidth: bandwidth(1) };
+    let machines = Machines { before: vec![bus(0)], after: vec![bus(1)], ..separate(1, 1) };
+    let list = [transfer(0, Leg::Push, 0, 0, 80), transfer(1, Leg::Pull, 0, 1, 80)];
+    assert_eq!(ends(&machines, &list), [240, 240]);
     // What is cut in halves overlaps them.
-    let halves = [push(0, piece(0, 40)), push(1, piece(1, 40))];
-    assert_eq!(real(&machines, &halves).0, [127_000, 207_000]);
-}
-
-fn pull(tag: u64, piece: Piece) -> (u64, Transfer) {
-    (0, Transfer { leg: Leg::Pull, ..push(tag, piece).1 })
-}
-
-#[test]
-fn a_server_sums_what_has_arrived_while_more_arrives() {
-    let sum = Bandwidth::from_bytes_per_second(2_000_000_000);
-    let machines = Machines { sum, ..eight(Some(1)) };
-    // 80 ns to arrive, and all workers' 80 bytes on each server in 40.
-    assert_eq!(real(&machines, &[push(0, piece(0, 80))]).0, [127_000]);
-    // Halves: the first is summed while the second arrives.
-    let halves = [push(0, piece(0, 40)), push(1, piece(1, 40))];
-    assert_eq!(real(&machines, &halves).0, [67_000, 107_000]);
-}
-
-#[test]
-fn in_order_a_pull_waits_behind_pushes_and_the_word_of_a_push_behind_pulls() {
-    let machines = Machines { in_order: true, ..eight(Some(1)) };
-    let early = real(&eight(Some(1)), &[push(0, piece(0, 80)), pull(1, piece(1, 40))]).0;
-    assert_eq!(early, [87_000, 47_000]);
-    // The request goes out at 80; the push is over at 80 too, and its word before the pull.
-    let late = real(&machines, &[push(0, piece(0, 80)), pull(1, piece(1, 40))]).0;
-    assert_eq!(late, [87_000, 127_000]);
-    // A pull on the servers' links up until 200 holds back the word of a push that is over at 80.
-    let held = real(&machines, &[pull(0, piece(0, 200)), push(1, piece(1, 80))]).0;
-    assert_eq!(held, [207_000, 207_000]);
-}
-
-#[test]
-fn in_order_priorities_do_not_count() {
-    let mut pushes = [push(0, piece(0, 80)), push(1, piece(1, 80)), push(2, piece(2, 80))];
-    pushes[2].1.priority = 9;
-    assert_eq!(real(&eight(Some(1)), &pushes).0, [167_000, 247_000, 87_000]);
-    let machines = Machines { in_order: true, ..eight(Some(1)) };
-    assert_eq!(real(&machines, &pushes).0, [87_000, 167_000, 247_000]);
+    let halves = pushes(1, &[(0, 40), (1, 40)]);
+    assert_eq!(ends(&machines, &halves), [120, 200]);
 }

@@ -7,7 +7,8 @@ use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_schedule::tensor::{self, Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
+use allrail_simulate::training::communicator::servers::lines::{Happened, Servers};
+use allrail_simulate::training::communicator::servers::machines::{Local, Machines, Transfer};
 use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, WhatIf, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,
@@ -119,21 +120,67 @@ fn partitions_let_pulls_follow_their_pushes() {
     assert_eq!(result.steps_us, [1240.0, 1240.0, 1240.0]);
 }
 
+#[test]
+fn the_npus_of_a_machine_are_summed_before_a_push() {
+    // Two machines of two NPUs, each with 1 GB/s to the other and to the switch outside: 2 GB/s a machine.
+    let layers = [(100, 200, 400_000)];
+    let tensor = |servers: &Value| {
+        let mut tensor = json!({"exchange": "parameter_server", "servers": servers});
+        tensor["servers"]["big_array"] = json!("400 KB");
+        tensor["servers"]["colocated"] = json!(false);
+        tensor
+    };
+    // 200 us of reduce-scatter, 200 to push 400 KB, 200 to pull them, 200 of all-gather.
+    let result = driven(&[2, 2], 0, &layers, &tensor(&json!({})), 2).expect("it runs");
+    assert_eq!(result.steps_us, [1100.0, 1100.0]);
+    let sent: Vec<u64> = result.dimensions.iter().map(|one| one.bytes_per_npu).collect();
+    assert_eq!(sent, [400_000, 200_000]);
+    // Over the host: two gradients of 400 KB at 4 GB/s each way, summed at 8 GB/s.
+    let host = json!({"local": "host", "host": "4 GB/s", "host_sum": "8 GB/s"});
+    let result = driven(&[2, 2], 0, &layers, &tensor(&host), 2).expect("it runs");
+    assert_eq!(result.steps_us, [1200.0, 1200.0]);
+    // A reduced gradient crosses once.
+    let buses = json!({"host": "4 GB/s"});
+    let result = driven(&[2, 2], 0, &layers, &tensor(&buses), 2).expect("it runs");
+    assert_eq!(result.steps_us, [1300.0, 1300.0]);
+}
+
+#[test]
+fn two_workers_on_two_servers_one_partition_each() {
+    // Partitions 0 and 1 on servers 0 and 1, of 100 us. The second layer's is ready at 40, the first's at 60.
+    // Worker 1's second is at server 1 at 140, worker 0's at 240; each then sends its first, which is at server 0
+    // at 240 and 340. Pulls, one at a time: of the second from 240 to 340 (worker 1) and 440; of the first, which
+    // both have pushed at 340, from then to 440 (worker 1), and to 540.
+    let layers = [(10, 20, 100_000), (10, 20, 100_000)];
+    let servers = json!({"colocated": false});
+    let tensor = json!({"policy": "bytescheduler", "partition": "100 KB", "credit": "100 KB",
+                        "exchange": "parameter_server", "servers": servers, "barrier": true});
+    let result = driven(&[2], 0, &layers, &tensor, 2).expect("it runs");
+    assert_eq!(result.steps_us, [540.0, 540.0]);
+}
+
 /// What a plain loop needs to know.
 struct Chain<'a> {
     layers: &'a [Layer],
-    scheduler: Box<dyn TensorScheduler>,
+    /// One a worker.
+    schedulers: Vec<Box<dyn TensorScheduler>>,
     servers: Servers,
+    /// Of each tensor, the number of its first partition, and how large partitions are.
+    first: Vec<u32>,
+    partition: Option<Bytes>,
     barrier: bool,
-    /// Of every start, so that what starts first goes first among equals.
-    started: i64,
+    /// Of every worker's starts, so that what starts first goes first.
+    started: Vec<i64>,
     /// Whether priorities count.
     ranks: bool,
     overhead: &'a dyn Fn(usize) -> Time,
-    flying: Vec<(OperationId, usize)>,
-    timers: EventQueue<Option<u64>>,
-    /// Of each layer, whether its gradient is done; and which iteration's will be next.
-    done: Vec<bool>,
+    /// (worker, operation) and how many of its pieces fly.
+    flying: Vec<((usize, OperationId), usize)>,
+    /// What tags stand for.
+    tags: Vec<(usize, OperationId)>,
+    timers: EventQueue<Option<(usize, u64)>>,
+    /// Of each layer, how many workers have its gradient; and which iteration's will be next.
+    done: Vec<usize>,
     iteration_of: Vec<usize>,
     position: usize,
     running: bool,
@@ -142,26 +189,43 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    fn tell(&mut self, now: Time, event: Event) {
+    fn tell(&mut self, now: Time, worker: usize, event: Event) {
         let mut actions = Vec::new();
-        self.scheduler.on(now, event, &mut actions);
+        self.schedulers[worker].on(now, event, &mut actions);
         for action in actions {
             match action {
                 Action::Start { operation, leg, pieces, priority } => {
                     let mut overhead = (self.overhead)(pieces.len());
-                    self.flying.push((operation, pieces.len()));
+                    self.flying.push(((worker, operation), pieces.len()));
                     for piece in pieces.iter().copied() {
-                        self.started += 1;
-                        let rank = if self.ranks { priority << 32 } else { 0 } - self.started;
-                        let tag = operation.0;
-                        self.servers
-                            .submit(now, &Transfer { leg, piece, priority: rank, overhead, tag });
+                        self.started[worker] += 1;
+                        let started = self.started[worker];
+                        let rank = if self.ranks { priority << 32 } else { 0 } - started;
+                        let within =
+                            self.partition.map_or(0, |size| piece.offset.count() / size.count());
+                        let within = u32::try_from(within).expect("few partitions");
+                        let tag = self.tags.len() as u64;
+                        self.tags.push((worker, operation));
+                        let transfer = Transfer {
+                            leg,
+                            worker: u32::try_from(worker).expect("few workers"),
+                            partition: self.first[piece.tensor as usize] + within,
+                            turn: 0,
+                            bytes: piece.bytes,
+                            priority: rank,
+                            overhead,
+                            tag,
+                        };
+                        self.servers.submit(now, transfer);
                         overhead = Time::ZERO;
                     }
                 }
                 Action::Done { tensor } => {
                     let layer = self.layers.len() - 1 - tensor as usize;
-                    self.done[layer] = true;
+                    self.done[layer] += 1;
+                    if self.done[layer] < self.schedulers.len() {
+                        continue;
+                    }
                     let iteration = self.iteration_of[layer];
                     self.iteration_of[layer] += 1;
                     if self.ends.len() <= iteration {
@@ -170,21 +234,21 @@ impl Chain<'_> {
                     let (count, end) = &mut self.ends[iteration];
                     (*count, *end) = (*count + 1, now);
                 }
-                Action::SetTimer { id, at } => self.timers.push(at, 1, Some(id)),
+                Action::SetTimer { id, at } => self.timers.push(at, 1, Some((worker, id))),
             }
         }
     }
 
     /// Forward 0.., backward ..0, again and again, until so many iterations are over.
     fn run(mut self, iterations: usize) -> Vec<Time> {
-        let count = self.layers.len();
+        let (count, workers) = (self.layers.len(), self.schedulers.len());
         let mut now = Time::ZERO;
         loop {
             if !self.running {
                 let forward = self.position < count;
                 let free = match self.barrier {
-                    true => self.done.iter().all(|done| *done),
-                    false => self.done[self.position.min(count - 1)],
+                    true => self.done.iter().all(|done| *done == workers),
+                    false => self.done[self.position.min(count - 1)] == workers,
                 };
                 if !forward || free {
                     let layer = if forward { self.position } else { 2 * count - 1 - self.position };
@@ -200,15 +264,20 @@ impl Chain<'_> {
             }
             let times = [self.timers.next_time(), self.servers.next_time()];
             now = times.into_iter().flatten().min().expect("it goes on");
-            let (mut computed, mut timers, mut finished) = (false, Vec::new(), Vec::new());
+            let (mut computed, mut timers) = (false, Vec::new());
+            let (mut arrived, mut finished) = (Vec::new(), Vec::new());
             while self.timers.next_time() == Some(now) {
                 match self.timers.pop() {
-                    Some((_, Some(id))) => timers.push(id),
+                    Some((_, Some(timer))) => timers.push(timer),
                     _ => computed = true,
                 }
             }
-            while let Some(tag) = self.servers.next_event(now) {
-                finished.push(OperationId(tag));
+            let index = |tag: u64| usize::try_from(tag).expect("an index");
+            while let Some(happened) = self.servers.next_event(now) {
+                match happened {
+                    Happened::Arrived { tag } => arrived.push(self.tags[index(tag)]),
+                    Happened::Over { tag } => finished.push(self.tags[index(tag)]),
+                }
             }
             if computed {
                 self.running = false;
@@ -216,22 +285,29 @@ impl Chain<'_> {
                 self.position = (over + 1) % (2 * count);
                 if over >= count {
                     let layer = 2 * count - 1 - over;
-                    self.done[layer] = false;
+                    self.done[layer] = 0;
                     let tensor = u32::try_from(count - 1 - layer).expect("few layers");
-                    self.tell(now, Event::Ready { tensor });
+                    for worker in 0..workers {
+                        self.tell(now, worker, Event::Ready { tensor });
+                    }
                 }
             }
-            for operation in finished {
-                let (_, left) =
-                    self.flying.iter_mut().find(|(id, _)| *id == operation).expect("it flies");
+            for (worker, operation) in arrived {
+                let of = self.flying.iter().find(|(id, _)| *id == (worker, operation));
+                if of.is_some_and(|(_, pieces)| *pieces == 1) {
+                    self.tell(now, worker, Event::Arrived { operation });
+                }
+            }
+            for of in finished {
+                let (_, left) = self.flying.iter_mut().find(|(id, _)| *id == of).expect("it flies");
                 *left -= 1;
                 if *left == 0 {
-                    self.flying.retain(|(id, _)| *id != operation);
-                    self.tell(now, Event::Finished { operation });
+                    self.flying.retain(|(id, _)| *id != of);
+                    self.tell(now, of.0, Event::Finished { operation: of.1 });
                 }
             }
-            for id in timers {
-                self.tell(now, Event::Timer { id });
+            for (worker, id) in timers {
+                self.tell(now, worker, Event::Timer { id });
             }
         }
     }
@@ -245,35 +321,61 @@ fn plain(
     iterations: u32,
 ) -> Vec<f64> {
     let parameters = scenario(&[workers], latency, tensor).expect("a scenario").tensor();
-    let servers = parameters.servers.clone().expect("given");
+    let told = parameters.servers.clone().expect("given");
     // Gradients come in the order of the backward pass.
     let mut tensors: Vec<Tensor> = (0u32..)
         .zip(layers)
         .map(|(place, (_, _, bytes))| Tensor { bytes: Bytes::new(*bytes), place, group: None })
         .collect();
+    let policy = parameters.policy().expect("valid");
+    let partition = policy.partition(&parameters);
+    // Partitions are numbered in the order of the forward pass.
+    let mut next = 0;
+    let mut first: Vec<u32> = Vec::new();
+    for tensor in &tensors {
+        first.push(next);
+        let count = partition.map_or(1, |size| tensor.bytes.count().div_ceil(size.count()));
+        next += u32::try_from(count).expect("few partitions");
+    }
     tensors.reverse();
+    first.reverse();
+    let gigabyte = Bandwidth::from_bytes_per_second(1_000_000_000).expect("positive");
+    let count = told.count.unwrap_or(workers);
+    let bus = |line, bandwidth: Option<Bandwidth>| {
+        bandwidth.map(|bandwidth| Local::Bytes { line, times: 1, bandwidth })
+    };
     let machines = Machines {
         workers,
-        servers: servers.count.unwrap_or(workers),
-        colocated: servers.colocated,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("positive"),
-        host: servers.host,
-        sum: servers.sum,
-        in_order: servers.in_order,
+        servers: count,
+        hosted: if told.colocated { count } else { 0 },
+        placement: told.placement,
+        big_array: told.big_array,
+        synchronous: told.synchronous,
+        bandwidth: gigabyte,
+        own: told.bandwidth.unwrap_or(gigabyte),
         latency: Time::from_ns(latency),
-        big_array: servers.big_array,
+        before: bus(0, told.host).into_iter().collect(),
+        after: bus(1, told.host).into_iter().collect(),
+        model: None,
+        sum: told.sum,
+        copy: told.copy,
+        in_order: told.in_order,
     };
+    let scheduler = |_| parameters.scheduler(&tensors).expect("valid");
     let chain = Chain {
         layers,
-        scheduler: parameters.scheduler(&tensors).expect("valid"),
+        schedulers: (0..workers).map(scheduler).collect(),
         servers: Servers::new(machines),
+        first,
+        partition,
         barrier: parameters.has_barrier().expect("valid"),
-        started: 0,
-        ranks: parameters.policy().expect("valid").ranks_in_the_network(),
+        started: vec![0; workers as usize],
+        ranks: policy.ranks_in_the_network(),
         overhead: &|pieces| parameters.overhead(pieces),
         flying: Vec::new(),
+        tags: Vec::new(),
         timers: EventQueue::new(),
-        done: vec![true; layers.len()],
+        done: vec![workers as usize; layers.len()],
         iteration_of: vec![0; layers.len()],
         position: 0,
         running: false,
@@ -300,8 +402,9 @@ fn tensor() -> impl Strategy<Value = Value> {
         tree
     });
     let big = prop_oneof![Just("1 B"), Just("60 KB"), Just("1 GB")];
-    (policy, any::<bool>(), any::<bool>(), big, any::<[bool; 3]>(), 0u64..20).prop_map(
-        |(mut tensor, barrier, colocated, big_array, [host, sum, in_order], overhead)| {
+    (policy, any::<bool>(), any::<bool>(), big, any::<[bool; 6]>(), 0u64..20).prop_map(
+        |(mut tensor, barrier, colocated, big_array, more, overhead)| {
+            let [host, sum, copy, own, synchronous, in_order] = more;
             tensor["barrier"] = json!(barrier);
             tensor["exchange"] = json!("parameter_server");
             tensor["start_overhead"] = json!(format!("{overhead} us"));
@@ -312,6 +415,14 @@ fn tensor() -> impl Strategy<Value = Value> {
             if sum {
                 tensor["servers"]["sum"] = json!("1.3 GB/s");
             }
+            if copy {
+                tensor["servers"]["copy"] = json!("1.7 GB/s");
+            }
+            if own && !colocated {
+                tensor["servers"]["bandwidth"] = json!("2.5 GB/s");
+            }
+            tensor["servers"]["placement"] = json!(if own { "hash" } else { "in_turn" });
+            tensor["servers"]["synchronous"] = json!(synchronous);
             tensor["servers"]["in_order"] = json!(in_order);
             tensor
         },
@@ -353,9 +464,6 @@ fn refused(sizes: &[u32], operation: Operation, tensor: &Value) -> (String, Stri
 #[test]
 fn what_servers_cannot_do_is_refused() {
     let servers = json!({"exchange": "parameter_server"});
-    let (field, why) = refused(&[2, 2], Operation::AllReduce, &servers);
-    assert_eq!(field, "schedule.tensor.exchange");
-    assert_eq!(why, "the gradients of group `dp` travel over several dimensions");
     let (field, why) = refused(&[4], Operation::ReduceScatter, &servers);
     assert_eq!(field, "schedule.tensor.exchange");
     assert_eq!(why, "`gradient` is a reduce_scatter, and servers do all-reduces");
@@ -410,4 +518,67 @@ fn with_infinite_bandwidth_latencies_and_overheads_remain() {
     // Push and pull: each 3 us of overhead and 2 us of latency, and next to nothing for the bytes.
     let step = result.expect("it runs").step_time_us;
     assert!((step - 310.0).abs() < 0.01, "{step}");
+}
+
+/// Scenarios of few layers on small machines, with any server model.
+fn any_servers() -> impl Strategy<Value = Value> {
+    let rate = || prop::option::of((3u64..40).prop_map(|tenths| format!("{} MB/s", tenths * 100)));
+    let machine = (rate(), rate(), rate());
+    (machine, any::<bool>(), any::<bool>(), any::<bool>(), 1u32..5).prop_map(
+        |((host, sum, copy), colocated, in_order, hash, count)| {
+            let mut servers = json!({"colocated": colocated, "in_order": in_order,
+                                     "placement": if hash { "hash" } else { "in_turn" }});
+            let rates = [("host", host), ("sum", sum), ("copy", copy)];
+            for (key, rate) in rates.into_iter().filter_map(|(key, rate)| Some((key, rate?))) {
+                servers[key] = json!(rate);
+            }
+            if !colocated {
+                servers["count"] = json!(count);
+            }
+            servers
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn urgency_with_pre_emption_is_never_slower_than_fifo_beyond_a_partition(
+        workers in 2u32..5,
+        layers in prop::collection::vec((1u64..100, 1u64..100, 1u64..100_000), 1..6),
+        servers in any_servers(),
+        barrier in any::<bool>(),
+    ) {
+        let step = |tensor: Value, layers: &[Layer]| {
+            let result = driven(&[workers], 0, layers, &tensor, 4).expect("it runs");
+            result.steps_us[1..].iter().sum::<f64>() / 3.0
+        };
+        let common = |policy: Value| {
+            let mut tensor = policy;
+            tensor["exchange"] = json!("parameter_server");
+            tensor["servers"] = servers.clone();
+            tensor
+        };
+        let partition = 4_000u64;
+        let size = format!("{partition} B");
+        // Whole tensors over all servers, as MXNet splits them.
+        let mut fifo = common(json!({"policy": "fifo", "barrier": barrier}));
+        fifo["servers"]["big_array"] = json!(size);
+        let fifo = step(fifo, &layers);
+        // One partition alone, from ready to pulled.
+        let alone = common(json!({"policy": "priority", "partition": size}));
+        let alone = step(alone, &[(0, 0, partition)]);
+        // What is handed over to links that know no priority is not overtaken: there a credit keeps them short.
+        let credit = if servers["in_order"] == json!(true) { "8 KB" } else { "1 GB" };
+        for urgent in [
+            json!({"policy": "bytescheduler", "partition": size, "credit": credit}),
+            json!({"policy": "bytescheduler", "partition": size, "credit": "16 KB"}),
+            json!({"policy": "priority", "partition": size}),
+        ] {
+            let time = step(common(urgent.clone()), &layers);
+            let most = fifo + 2.0 * alone;
+            prop_assert!(time <= most, "{urgent}: {time} > {fifo} + 2 x {alone}");
+        }
+    }
 }

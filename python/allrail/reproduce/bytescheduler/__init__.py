@@ -19,6 +19,7 @@ from allrail.reproduce.bytescheduler.testbed import (
     CASES,
     CREDITS,
     FULL_SPEED,
+    GPUS,
     LATENCY,
     MACHINES,
     OVERHEAD,
@@ -33,9 +34,6 @@ from allrail.reproduce.bytescheduler.testbed import (
 from allrail.reproduce.bytescheduler.work import Best, Work
 from allrail.reproduce.published import Published, number, span
 from allrail.reproduce.rows import Cells, Detail, Picture, Progress, Reproduction, Row
-
-GPUS = 8
-"""Of a machine."""
 
 ABSTRACT = "SOSP'19, abstract"
 TALK = "SOSP'19, talk, evaluation"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allrail.reproduce.bytescheduler.testbed import FULL_SPEED, Case, Network
+from allrail.reproduce.bytescheduler.testbed import FULL_SPEED, NVLINK, Case, Network
 from allrail.reproduce.bytescheduler.work import Work
 from allrail.reproduce.published import more_than, number
 from allrail.reproduce.rows import Row
@@ -44,7 +44,7 @@ def bert(work: Work) -> list[Row]:
         there = bandwidth == FULL_SPEED
         steps = []
         for name, servers, published in (("BytePS", True, 90.0), ("Horovod", False, 70.0)):
-            network = Network(32, bandwidth, servers=servers)
+            network = Network(32, bandwidth, servers=servers, machine=NVLINK)
             tensors = network.candidates() if servers else [network.baseline]
             results = work.simulate(
                 [network.scenario(BERT, tensor, **WORKLOAD) for tensor in tensors]

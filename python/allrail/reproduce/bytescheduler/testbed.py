@@ -1,9 +1,19 @@
 """The models and the testbed of ByteScheduler, as scenarios. Nothing in it is fitted.
 
 Machines of 8 V100 on one switch of 100 Gb/s, as many servers as workers, on machines of their own.
-A worker's 8 GPUs are alike and count as one NPU: what they do within a machine (sums, copies
-through the host) is not modelled, and takes no time.
 
+- **Machines on PCI Express** (`PCIE`), those of the paper's authors: 8 V100 without NVLink
+  (dmlc/ps-lite, pull request 151), four behind each of two PCIe switches (bytedance/byteps,
+  `docs/performance.md`). Their kvstore is `dist_sync` (bytedance/byteps, `bytescheduler/README.md`):
+  every GPU copies its gradient to host memory, where they are summed, and the result back. MXNet's
+  own measurement of that saturates the x16 link that GPUs share, of which 13 GB/s are reached
+  (apache/mxnet, `tools/bandwidth/README.md`); so the sum counts as hidden behind the copies. A
+  server takes 780 us for 2 MB of a push (apache/mxnet, issue 14485, by one of the authors), and
+  copies what is pulled in the same thread (`src/kvstore/kvstore_dist_server.h`), as fast as one
+  thread of a Xeon copies: 6.0 GB/s (apache/arrow, pull request 580).
+- **Machines with NVLink** (`NVLINK`), those of BERT-large: 6 links of 25 GB/s a V100 (NVIDIA V100
+  datasheet); GPUs sum among themselves.
+- With NCCL, a machine's 8 GPUs are alike and count as one NPU.
 - MXNet's baseline pushes whole tensors first come, first served, those of a million parameters and
   more split over all servers, and has no barrier. TensorFlow's has one between iterations.
 - `bytescheduler` takes the best of a grid of partitions and credits, as the paper's tuner searches;
@@ -17,7 +27,7 @@ through the host) is not modelled, and takes no time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 FULL_SPEED = "100 Gb/s"
@@ -81,6 +91,51 @@ CASES = (VGG16, RESNET50, TRANSFORMER)
 
 Tensor = Mapping[str, Any]
 
+GPUS = 8
+"""Of a machine."""
+
+PCIE_LINK = 13
+"""GB/s of an x16 link of PCI Express 3.0, as MXNet's tool reaches it."""
+UPDATE = 2_000_000 / 780e-6
+"""Bytes of a push that a server of MXNet takes in, a second."""
+COPY = 6
+"""GB/s that one thread of a Xeon copies."""
+WITHIN = "1 us"
+"""Latency of a step among GPUs of a machine: assumed, of the order of a signal over NVLink."""
+
+
+KVSTORE = {"colocated": False, "big_array": "4 MB"}
+"""MXNet splits whatever has a million parameters, a partition of ByteScheduler's as well as a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What joins the GPUs of a machine.
+
+    Attributes:
+        bandwidth: Of a GPU to the others, each way.
+        servers: Keys of `schedule.tensor.servers` that say what a machine and a server do.
+    """
+
+    bandwidth: str
+    servers: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        """By its bandwidth."""
+        return hash(self.bandwidth)
+
+
+PCIE = Machine(
+    f"{PCIE_LINK} GB/s",
+    {
+        "local": "host",
+        "host": f"{2 * PCIE_LINK} GB/s",
+        "sum": f"{UPDATE / 1e6:.0f} MB/s",
+        "copy": f"{COPY} GB/s",
+    },
+)
+NVLINK = Machine("150 GB/s")
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -92,6 +147,7 @@ class Network:
         barrier: Whether the baseline has one between iterations; MXNet has none.
         servers: Whether there are parameter servers; else NCCL's all-reduce, against `fusion`.
         overhead: Of an operation.
+        machine: What joins the GPUs of a worker; one NPU without.
     """
 
     workers: int = 8
@@ -99,6 +155,12 @@ class Network:
     barrier: bool = False
     servers: bool = True
     overhead: str = OVERHEAD
+    machine: Machine | None = PCIE
+
+    @property
+    def gpus(self) -> int:
+        """Number of NPUs of a machine in scenarios."""
+        return GPUS if self.servers and self.machine is not None else 1
 
     def scenario(self, case: Case, tensor: Tensor, **workload: Any) -> dict[str, Any]:
         """Return the scenario of training `case` with a tensor scheduler.
@@ -109,16 +171,20 @@ class Network:
             workload: Further keys of the workload, or others of them.
         """
         common: dict[str, Any] = {"start_overhead": self.overhead}
+        fabric = machines(self.workers, self.bandwidth)
         if self.servers:
-            common |= {"exchange": "parameter_server", "servers": {"colocated": False}}
+            own = self.machine.servers if self.machine is not None else {}
+            common |= {"exchange": "parameter_server", "servers": {**KVSTORE, **own}}
+            if self.machine is not None:
+                fabric = machines(self.workers, self.bandwidth, self.machine)
         return {
             "schema_version": 1,
-            "fabric": machines(self.workers, self.bandwidth),
+            "fabric": fabric,
             "workload": {
                 "model": case.model,
                 "batch_per_replica": case.batch,
                 "precision": "fp32",
-                "parallelism": {"dp": self.workers},
+                "parallelism": {"dp": self.workers * self.gpus},
                 "compute": case.compute,
                 "optimizer": "none",
                 "iterations": 4,
@@ -139,12 +205,24 @@ class Network:
         return [self.baseline, *cut]
 
 
-def machines(count: int, bandwidth: str) -> dict[str, Any]:
+def machines(count: int, bandwidth: str, machine: Machine | None = None) -> dict[str, Any]:
     """Return a fabric of machines on one switch.
 
     Args:
         count: How many.
-        bandwidth: Of each one's link, each way.
+        bandwidth: Of each one's link, each way; in Gb/s where there is a machine.
+        machine: What joins the GPUs of each; one NPU without.
     """
-    dimension = {"kind": "switch", "size": count, "links": 1, "latency": LATENCY}
-    return {"name": "machines", "dimensions": [{**dimension, "bandwidth": bandwidth}]}
+    between = {"kind": "switch", "size": count, "links": 1, "latency": LATENCY}
+    if machine is None:
+        return {"name": "machines", "dimensions": [{**between, "bandwidth": bandwidth}]}
+    # A machine's link is its GPUs' together.
+    share = f"{float(bandwidth.removesuffix(' Gb/s')) * 1e3 / GPUS:g} Mb/s"
+    within = {"kind": "switch", "size": GPUS, "links": 1, "latency": WITHIN}
+    return {
+        "name": "machines",
+        "dimensions": [
+            {**within, "bandwidth": machine.bandwidth},
+            {**between, "bandwidth": share},
+        ],
+    }

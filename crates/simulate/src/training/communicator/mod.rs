@@ -18,7 +18,7 @@ pub mod slow;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::ALONE;
-use allrail_schedule::tensor::{Leg, Piece};
+use allrail_schedule::tensor::Leg;
 
 use crate::scenario::Communicators;
 use crate::training::players::Players;
@@ -79,15 +79,28 @@ pub struct Submission {
     pub overhead: Time,
     /// Comes back in its events.
     pub tag: u64,
-    /// Of a gradient that goes over parameter servers: which part of it, and which way.
-    pub piece: Option<(Leg, Piece)>,
+    /// Of a gradient that goes over parameter servers: which part of it, whose, and which way.
+    pub portion: Option<Portion>,
+}
+
+/// A part of a gradient that one worker exchanges with parameter servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Push, or pull.
+    pub leg: Leg,
+    /// Number of the worker in its process group.
+    pub worker: u32,
+    /// Number of the partition among the group's, in the order of the forward pass.
+    pub partition: u32,
+    /// Which of the iterations under way it belongs to.
+    pub turn: u32,
 }
 
 impl Submission {
     /// Without overhead, servers or a tag.
     #[must_use]
     pub fn of(ask: Ask, priority: i64) -> Self {
-        Self { ask, priority, overhead: Time::ZERO, tag: 0, piece: None }
+        Self { ask, priority, overhead: Time::ZERO, tag: 0, portion: None }
     }
 }
 
@@ -99,7 +112,12 @@ pub enum Event {
         /// As submitted.
         tag: u64,
     },
-    /// A message has arrived, or a collective is over everywhere.
+    /// What a worker pushed has arrived at its servers, which answer later.
+    Arrived {
+        /// As submitted.
+        tag: u64,
+    },
+    /// A message has arrived, a collective is over everywhere, or servers have answered.
     Delivered {
         /// As submitted.
         tag: u64,

@@ -7,7 +7,7 @@
 //!   passed, without the engine;
 //! - a *collective* waits until all players of its process group have come: the k-th of one meets the k-th
 //!   of the others. If it exchanges a gradient it is handed to the tensor scheduler ([`crate::training::gradients`]),
-//!   else to the communicator;
+//!   else to the communicator. Where gradients go over parameter servers, a player's come by themselves;
 //! - a *send* is handed to the communicator and is over when it has left; a *receive* is over when its
 //!   message has arrived: the k-th from a peer takes the k-th that the peer sends.
 //!
@@ -135,6 +135,8 @@ pub struct Driver<'a> {
     /// Whether something was issued in its turn since that was last looked at.
     took_turns: bool,
     issued: i64,
+    /// The same of workers that exchange with parameter servers, by process group and number.
+    issued_apart: BTreeMap<(u32, u32), i64>,
     nodes_done: u64,
     out: Outcome,
 }
@@ -172,6 +174,7 @@ impl<'a> Driver<'a> {
             choosing: Vec::new(),
             took_turns: false,
             issued: 0,
+            issued_apart: BTreeMap::new(),
             nodes_done: 0,
             out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
         })
@@ -295,6 +298,12 @@ impl<'a> Driver<'a> {
                     && let Some(ran) = sender.take()
                 {
                     self.over.push(ran);
+                }
+            }
+            Event::Arrived { tag } => {
+                let tag = usize::try_from(tag).expect("a tag is an index");
+                if let Flying::Tensor { step } = self.flying[tag] {
+                    self.tensors.arrived(step);
                 }
             }
             Event::Delivered { tag } => self.delivered(now, tag),

@@ -107,6 +107,10 @@ impl Driver<'_> {
             let position = players.iter().position(|player| *player == ran.player);
             let position = position.expect("a player is in its process group");
             self.tensors.come(now, process_group, ran, position);
+            if self.tensors.are_apart() {
+                self.gathered(now, process_group, vec![ran]);
+                return;
+            }
         }
         if expected == 1 {
             self.gathered(now, process_group, vec![ran]);
@@ -191,18 +195,26 @@ impl Driver<'_> {
             self.timers.push(at, 1, Timer::Tensor { scheduler, id });
         }
         for start in wanted.starts {
-            self.issued += 1;
-            let priority = match self.settings.priority {
-                Priority::Fifo => -self.issued,
-                Priority::Lifo => self.issued,
-                Priority::Explicit => self.explicit(start.by.node),
-                Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
+            let process_group = self.tensors.process_group(start.step.scheduler);
+            // Each of several workers counts its own, so that those in step are equals.
+            let own = start.portion.map(|portion| (process_group, portion.worker));
+            let issued = match own {
+                Some(worker) => self.issued_apart.entry(worker).or_default(),
+                None => &mut self.issued,
             };
-            self.exchange(now, self.tensors.process_group(start.step.scheduler), true);
+            *issued += 1;
+            let issued = *issued;
+            let priority = match self.settings.priority {
+                Priority::Fifo => -issued,
+                Priority::Lifo => issued,
+                Priority::Explicit => self.explicit(start.by.node),
+                Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - issued,
+            };
+            self.exchange(now, process_group, true);
             let flying = Flying::Tensor { step: start.step };
             let submission = Submission {
                 overhead: start.overhead,
-                piece: start.piece,
+                portion: start.portion,
                 ..Submission::of(start.ask, priority)
             };
             self.submit(now, start.by, submission, flying);

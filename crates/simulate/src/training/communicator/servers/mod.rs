@@ -1,34 +1,53 @@
-//! A communicator with parameter servers beside it: pieces of gradients go over these, all else as before.
+//! A communicator with parameter servers beside it: partitions of gradients go over these, all else as before.
 //!
-//! Every group that exchanges gradients spans parts of one dimension: so many workers, each with a
-//! link of the dimension's bandwidth, and its latency. The servers have links of their own there, or
-//! share the workers' ([`crate::training::communicator::servers::machines`]); what other communication does on the same dimension at
+//! The last dimension of a group that exchanges gradients joins machines: each is a worker, with a link of
+//! its NPUs' bandwidths there together, and the dimension's latency. What the group spans of other dimensions
+//! lies within a machine, whose NPUs are summed before a push ([`machines::Local`]). The servers have links of
+//! their own there, or share the workers' ([`lines`]); what other communication does on the same dimensions at
 //! the same time is not felt.
 
+pub mod lines;
 pub mod machines;
+pub mod placement;
+mod slots;
+pub mod workers;
 
-use allrail_collective::Operation;
+use allrail_collective::model::{DimensionSet, topology_aware};
+use allrail_collective::{Operation, StageModel, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::Fabric;
-use allrail_schedule::tensor::{Exchange, Leg, TensorParameters};
-use allrail_workload::{StepGraph, Work};
+use allrail_fabric::{Dimension, Fabric};
+use allrail_schedule::tensor::{self, Exchange, Leg, Placement, TensorParameters};
+use allrail_workload::{Group, Part, StepGraph, Work};
 
 use crate::SimulateError;
 use crate::scenario::field;
 use crate::training::communicator::classes::Idealisation;
-use crate::training::communicator::servers::machines::{Machines, Servers, Transfer};
+use crate::training::communicator::servers::lines::{Happened, Servers};
+use crate::training::communicator::servers::machines::{Local, Machines, Transfer};
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Submission, Usage};
 use crate::training::players::Players;
 
-/// MXNet's default bound of a big array: a million parameters of four bytes.
+/// MXNet's default bound of a big array: a million parameters of four bytes. Its kvstore splits whatever reaches
+/// that, a partition of ByteScheduler's as well as a tensor.
 const BIG_ARRAY: Bytes = Bytes::new(4_000_000);
+
+/// No iteration has more messages: each takes some hundred nanoseconds to simulate.
+const MOST_MESSAGES: u128 = 50_000_000;
+
+/// At which bytes take no time.
+const INFINITE: u64 = 1 << 60;
 
 /// The servers of one process group.
 struct Of {
     servers: Servers,
+    /// The dimension that joins machines.
     dimension: usize,
-    /// Bytes that a worker has pushed.
+    /// NPUs of a machine.
+    npus: u64,
+    /// Of each collective within a machine: its dimension, and what an NPU sends of a partition.
+    within: Vec<(usize, f64)>,
+    /// Bytes that all workers have pushed.
     pushed: u64,
 }
 
@@ -42,12 +61,16 @@ pub struct ServerCommunicator<'a> {
     active: Time,
 }
 
+fn refused(why: &str, hint: &str) -> SimulateError {
+    field("schedule.tensor.exchange".to_owned(), "parameter_server", why, hint)
+}
+
 impl<'a> ServerCommunicator<'a> {
     /// Idle servers for every group of the graph that exchanges gradients; the parameters say that
     /// there are servers.
     ///
     /// # Errors
-    /// A group over several dimensions; a gradient that is not an all-reduce's; more co-located servers than workers.
+    /// A gradient that is not an all-reduce's; more co-located servers than workers; too many messages.
     pub fn new(
         inner: &'a mut dyn Communicator,
         graph: &StepGraph,
@@ -65,87 +88,40 @@ impl<'a> ServerCommunicator<'a> {
                 "ask for `infinite_bandwidth`",
             ));
         }
-        let infinite = network == Idealisation::Infinite;
-        let mut exchanges = vec![false; graph.groups().len()];
+        let mut sizes: Vec<Vec<Bytes>> = vec![Vec::new(); graph.groups().len()];
         for id in graph.ids() {
             let node = graph.node(id);
-            let (Some(_), Work::Collective { operation, group, .. }) = (node.tensor, node.work)
+            let (Some(_), Work::Collective { operation, bytes, group, .. }) =
+                (node.tensor, node.work)
             else {
                 continue;
             };
             if operation != Operation::AllReduce {
-                return Err(field(
-                    "schedule.tensor.exchange".to_owned(),
-                    "parameter_server",
-                    &format!("`{}` is a {operation}, and servers do all-reduces", graph.name(id)),
+                let name = graph.name(id);
+                return Err(refused(
+                    &format!("`{name}` is a {operation}, and servers do all-reduces"),
                     "leave it out, or train without ZeRO",
                 ));
             }
-            exchanges[group.index()] = true;
+            let whose = &graph.groups()[group.index()];
+            // Other actors exchange the same gradients.
+            if whose.actors[0] == node.actor {
+                sizes[group.index()].push(bytes);
+            }
         }
-        let cuts = parameters.policy()?.reads().contains(&"partition");
-        let told = parameters.servers.clone().unwrap_or_default();
         let mut of = Vec::with_capacity(players.process_groups.len());
         for process_group in &players.process_groups {
-            if !exchanges[process_group.group.index()] {
+            let index = process_group.group;
+            let sizes = &sizes[index.index()];
+            if sizes.is_empty() {
                 of.push(None);
                 continue;
             }
-            let group = &graph.groups()[process_group.group.index()];
-            let several = || {
-                field(
-                    "schedule.tensor.exchange".to_owned(),
-                    "parameter_server",
-                    &format!(
-                        "the gradients of group `{}` travel over several dimensions",
-                        group.name
-                    ),
-                    "let the machines be one dimension, or leave it out for all-reduces",
-                )
-            };
-            let first = group.parts.first().ok_or_else(several)?.dimension;
-            if group.parts.iter().any(|part| part.dimension != first) {
-                return Err(several());
-            }
-            let workers: u32 = group.parts.iter().map(|part| part.size).product();
-            let count = told.count.unwrap_or(workers);
-            if told.colocated && count > workers {
-                return Err(field(
-                    "schedule.tensor.servers.count".to_owned(),
-                    count,
-                    &format!("only {workers} machines have one"),
-                    "lower it, or add `colocated: false`",
-                ));
-            }
-            let dimension = fabric.dimension(first);
-            let whole = dimension.aggregate();
-            let slow = slow.map(|slow| slow.bandwidth(process_group.group.0, first, whole));
-            let machines = Machines {
-                workers,
-                servers: count,
-                colocated: told.colocated,
-                bandwidth: if infinite { largest() } else { slow.unwrap_or(whole) },
-                host: told.host.filter(|_| !infinite),
-                sum: told.sum.filter(|_| !infinite),
-                in_order: told.in_order,
-                latency: dimension.latency,
-                big_array: told.big_array.or((!cuts).then_some(BIG_ARRAY)),
-            };
-            of.push(Some(Of {
-                servers: Servers::new(machines),
-                dimension: first.index(),
-                pushed: 0,
-            }));
-        }
-        for process_group in of.iter().flatten() {
-            process_group.servers.within_the_clock(graph_bytes(graph)).ok_or_else(|| {
-                field(
-                    "workload".to_owned(),
-                    "",
-                    "an exchange of all gradients takes longer than 53 days of simulated time",
-                    "make the bandwidths larger or the model smaller",
-                )
-            })?;
+            let group = &graph.groups()[index.index()];
+            let slow = |id, whole| slow.map(|slow| slow.bandwidth(index.0, id, whole));
+            let built = Of::new(group, fabric, parameters, network, &slow)?;
+            built.check(sizes, parameters)?;
+            of.push(Some(built));
         }
         Ok(Self { inner, of, under_way: 0, since: Time::ZERO, active: Time::ZERO })
     }
@@ -157,18 +133,174 @@ impl<'a> ServerCommunicator<'a> {
     }
 }
 
-/// At which bytes take no time.
-fn largest() -> Bandwidth {
-    Bandwidth::from_bytes_per_second(u64::MAX).expect("not zero")
+/// A bandwidth on a dimension, slow links felt.
+type Slowed<'a> = dyn Fn(DimensionId, Bandwidth) -> Option<Bandwidth> + 'a;
+
+impl Of {
+    fn new(
+        group: &Group,
+        fabric: &Fabric,
+        parameters: &TensorParameters,
+        network: Idealisation,
+        slow: &Slowed<'_>,
+    ) -> Result<Self, SimulateError> {
+        let told = parameters.servers.clone().unwrap_or_default();
+        let last = workers::joining(group).ok_or_else(|| {
+            refused(
+                &format!("group `{}` lies on no dimension", group.name),
+                "let the machines be a dimension, or leave it out for all-reduces",
+            )
+        })?;
+        let (workers, npus) = (workers::count(group, last), workers::npus(group, last));
+        let byteps = told.placement == Placement::Byteps;
+        let count = told.count.unwrap_or(workers);
+        let (servers, hosted) = match (byteps, told.colocated) {
+            (true, _) => (workers + count, workers),
+            (false, true) => (count, count),
+            (false, false) => (count, 0),
+        };
+        if hosted > workers {
+            return Err(field(
+                "schedule.tensor.servers.count".to_owned(),
+                count,
+                &format!("only {workers} machines have one"),
+                "lower it, or add `colocated: false`",
+            ));
+        }
+        let infinite = network == Idealisation::Infinite;
+        let largest = Bandwidth::from_bytes_per_second(INFINITE).expect("not zero");
+        let real = |bandwidth: Bandwidth| if infinite { largest } else { bandwidth };
+        let dimension = fabric.dimension(last);
+        let whole = dimension.aggregate();
+        let each = slow(last, whole).unwrap_or(whole);
+        let link = each.checked_mul(npus).ok_or_else(|| {
+            refused("the link of a machine has 2^64 B/s or more", "lower the bandwidth")
+        })?;
+        let inner: Vec<&Part> = group.parts.iter().filter(|part| part.dimension != last).collect();
+        let buses = u32::try_from(inner.len()).expect("few dimensions");
+        let bus = |line, bandwidth: Option<Bandwidth>, times| {
+            bandwidth.map(|bandwidth| Local::Bytes { line, times, bandwidth: real(bandwidth) })
+        };
+        let (mut before, mut after, mut within, mut times) = (vec![], vec![], vec![], None);
+        match told.local {
+            tensor::Local::Host => {
+                let npus = u32::try_from(npus).unwrap_or(u32::MAX);
+                before.extend(bus(buses, told.host, npus));
+                before.extend(bus(buses + 2, told.host_sum, npus));
+                after.extend(bus(buses + 1, told.host, npus));
+            }
+            tensor::Local::Npus => {
+                let mut divisor = 1.0;
+                for part in &inner {
+                    let size = f64::from(part.size);
+                    within.push((part.dimension.index(), 2.0 * (size - 1.0) / size / divisor));
+                    divisor *= size;
+                }
+                if !inner.is_empty() {
+                    times = Some(model(&inner, fabric, infinite, slow)?);
+                }
+                before = stages(Operation::ReduceScatter, inner.len());
+                before.extend(bus(buses, told.host, 1));
+                after.extend(bus(buses + 1, told.host, 1));
+                after.extend(stages(Operation::AllGather, inner.len()).into_iter().rev());
+            }
+        }
+        let machines = Machines {
+            workers,
+            servers,
+            hosted,
+            placement: told.placement,
+            big_array: Some(told.big_array.unwrap_or(BIG_ARRAY)),
+            synchronous: told.synchronous,
+            bandwidth: real(link),
+            own: real(told.bandwidth.unwrap_or(link)),
+            latency: dimension.latency,
+            before,
+            after,
+            model: times,
+            sum: told.sum.filter(|_| !infinite),
+            copy: told.copy.filter(|_| !infinite),
+            in_order: told.in_order,
+        };
+        let servers = Servers::new(machines);
+        Ok(Self { servers, dimension: last.index(), npus, within, pushed: 0 })
+    }
+
+    /// Refuses what outlasts the clock, or patience.
+    fn check(&self, sizes: &[Bytes], parameters: &TensorParameters) -> Result<(), SimulateError> {
+        let machines = self.servers.machines();
+        let all = sizes.iter().map(|bytes| u128::from(bytes.count())).sum();
+        machines.within_the_clock(all).ok_or_else(|| {
+            field(
+                "workload".to_owned(),
+                "",
+                "an exchange of all gradients takes longer than 53 days of simulated time",
+                "make the bandwidths larger or the model smaller",
+            )
+        })?;
+        let partition = parameters.policy()?.partition(parameters);
+        let messages = |bytes: &Bytes| {
+            let largest = partition.unwrap_or(*bytes).min(*bytes);
+            let partitions = bytes.count().div_ceil(largest.count().max(1));
+            let split = machines.big_array.is_some_and(|bound| largest >= bound);
+            u128::from(partitions) * u128::from(if split { machines.servers } else { 1 })
+        };
+        let each: u128 = sizes.iter().map(messages).sum();
+        let all = each * 2 * u128::from(machines.workers);
+        if all > MOST_MESSAGES {
+            return Err(refused(
+                &format!("an iteration has {all} messages, and at most 50,000,000 are simulated"),
+                "make `partition` or `servers.big_array` larger, or take fewer servers",
+            ));
+        }
+        Ok(())
+    }
 }
 
-/// All gradients together.
-fn graph_bytes(graph: &StepGraph) -> u128 {
-    let bytes = |work: Work| match work {
-        Work::Collective { bytes, .. } => u128::from(bytes.count()),
-        _ => 0,
+/// What the collectives within a machine cost, one dimension a part.
+fn model(
+    inner: &[&Part],
+    fabric: &Fabric,
+    infinite: bool,
+    slow: &Slowed<'_>,
+) -> Result<StageModel, SimulateError> {
+    let within = |part: &&Part| {
+        let dimension = fabric.dimension(part.dimension);
+        let mut own = match dimension.cut(part.size) {
+            Some(cut) => cut,
+            None => Dimension { size: part.size, wiring: None, ..dimension.clone() },
+        };
+        let whole = own.aggregate();
+        if infinite {
+            own.bandwidth = Bandwidth::from_bytes_per_second(INFINITE >> 20).expect("not zero");
+        } else if let Some(slowed) = slow(part.dimension, whole).filter(|slowed| *slowed < whole) {
+            let (part, all) = (slowed.bytes_per_second(), whole.bytes_per_second());
+            own.bandwidth = own.bandwidth.fraction(part, all);
+        }
+        own
     };
-    graph.ids().map(|id| graph.node(id)).filter(|n| n.tensor.is_some()).map(|n| bytes(n.work)).sum()
+    let dimensions: Vec<Dimension> = inner.iter().map(within).collect();
+    let named = |dimension: &Dimension| {
+        algorithm::named(topology_aware(dimension.kind, Operation::ReduceScatter))
+    };
+    let algorithms = dimensions.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    let fabric = Fabric { dimensions, ..fabric.clone() };
+    let ids: Vec<DimensionId> = fabric.ids().collect();
+    let operations = [Operation::ReduceScatter, Operation::AllGather];
+    Ok(StageModel::new(&fabric, &algorithms, &ids, &operations, Time::ZERO)?)
+}
+
+/// One stage on each of so many dimensions, each of what those before it have left.
+fn stages(operation: Operation, count: usize) -> Vec<Local> {
+    let mut scattered = DimensionSet::default();
+    (0..u32::try_from(count).expect("few dimensions"))
+        .map(|line| {
+            let dimension = DimensionId(line);
+            let stage = Local::Stage { line, operation, dimension, scattered };
+            scattered = scattered.with(dimension);
+            stage
+        })
+        .collect()
 }
 
 impl Communicator for ServerCommunicator<'_> {
@@ -177,17 +309,28 @@ impl Communicator for ServerCommunicator<'_> {
             self.since = now;
         }
         self.under_way += 1;
-        let Submission { ask, priority, overhead, tag, piece } = submission;
-        let Some((leg, piece)) = piece else {
+        let Submission { ask, priority, overhead, tag, portion } = submission;
+        let (Some(portion), Ask::Collective { bytes, process_group, .. }) = (portion, ask) else {
             self.inner.submit(now, submission);
             return;
         };
-        let (Ask::Collective { process_group, .. } | Ask::Message { process_group, .. }) = ask;
         let of = self.of[process_group as usize].as_mut().expect("whoever exchanges has servers");
-        if leg == Leg::Push {
-            of.pushed += piece.bytes.count();
+        if portion.leg == Leg::Push {
+            of.pushed += bytes.count();
         }
-        of.servers.submit(now, &Transfer { leg, piece, priority, overhead, tag });
+        of.servers.submit(
+            now,
+            Transfer {
+                leg: portion.leg,
+                worker: portion.worker,
+                partition: portion.partition,
+                turn: portion.turn,
+                bytes,
+                priority,
+                overhead,
+                tag,
+            },
+        );
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -202,7 +345,10 @@ impl Communicator for ServerCommunicator<'_> {
             if found.is_some() {
                 break;
             }
-            found = of.servers.next_event(until).map(|tag| (until, Event::Delivered { tag }));
+            found = of.servers.next_event(until).map(|happened| match happened {
+                Happened::Arrived { tag } => (until, Event::Arrived { tag }),
+                Happened::Over { tag } => (until, Event::Delivered { tag }),
+            });
         }
         if let Some((now, Event::Delivered { .. })) = found {
             self.under_way -= 1;
@@ -227,11 +373,19 @@ impl Communicator for ServerCommunicator<'_> {
     fn usage(&self, now: Time) -> Usage {
         let mut usage = self.inner.usage(now);
         for of in self.of.iter().flatten() {
-            let [up, down, ..] = of.servers.busy();
-            if let Some(busy) = &mut usage.busy {
-                busy[of.dimension] += up.max(down);
+            let busy = of.servers.busy();
+            let workers = f64::from(of.servers.machines().workers);
+            let pushed = of.pushed as f64 / workers;
+            usage.sent[of.dimension] += pushed / of.npus as f64;
+            for (dimension, sent) in &of.within {
+                usage.sent[*dimension] += pushed * sent;
             }
-            usage.sent[of.dimension] += of.pushed as f64;
+            if let Some(all) = &mut usage.busy {
+                all[of.dimension] += busy.up.max(busy.down);
+                for ((dimension, _), local) in of.within.iter().zip(&busy.local) {
+                    all[*dimension] += *local;
+                }
+            }
         }
         let open = match self.under_way {
             0 => Time::ZERO,
