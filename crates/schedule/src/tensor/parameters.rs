@@ -272,12 +272,9 @@ impl TensorParameters {
             let why = "an all-reduce has no servers".to_owned();
             return Err(wrong("servers", &"", why, "add `exchange: parameter_server`"));
         }
-        match servers.count {
-            Some(count @ (0 | 65_537..)) => {
-                let why = "there are between 1 and 65,536 servers".to_owned();
-                return Err(wrong("servers.count", &count, why, "leave it out for one a worker"));
-            }
-            _ => {}
+        if let Some(count @ (0 | 65_537..)) = servers.count {
+            let why = "there are between 1 and 65,536 servers".to_owned();
+            return Err(wrong("servers.count", &count, why, "leave it out for one a worker"));
         }
         if servers.placement == Placement::Byteps && !servers.colocated {
             let why = "BytePS has a server on every worker's machine".to_owned();

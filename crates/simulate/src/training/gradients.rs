@@ -486,7 +486,8 @@ impl Tensors {
                     };
                     // A player goes on once all of its machines have the result.
                     let apart = &mut self.apart[group];
-                    let over = came.into_iter().filter(|ran| apart.pulled(turn, ran.player, tensor));
+                    let over =
+                        came.into_iter().filter(|ran| apart.pulled(turn, ran.player, tensor));
                     wanted.over.extend(over);
                 }
                 Action::SetTimer { id, at } => wanted.timers.push((index, id, at)),

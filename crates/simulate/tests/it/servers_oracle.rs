@@ -87,7 +87,11 @@ struct Plain<'a> {
 
 impl Plain<'_> {
     fn machine(&self, server: u32) -> Machine {
-        if server < self.machines.hosted { Machine::Worker(server) } else { Machine::Server(server) }
+        if server < self.machines.hosted {
+            Machine::Worker(server)
+        } else {
+            Machine::Server(server)
+        }
     }
 
     fn row(&mut self, transfer: usize, line: Option<Line>, time: u64, after: Vec<usize>) -> usize {
@@ -272,7 +276,8 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<(Option<u64>
             // One line after the other: those further up may give work to those further down.
             let busy = |rows: &[Row], line: Line| {
                 rows.iter().any(|row| {
-                    row.line == Some(line) && matches!(row.state, State::Served(_, end) if end > now)
+                    row.line == Some(line)
+                        && matches!(row.state, State::Served(_, end) if end > now)
                 })
             };
             let mut lines: Vec<Line> = rows.iter().filter_map(|row| row.line).collect();

@@ -51,7 +51,7 @@ fn carry(communicator: &mut RankCommunicator<'_>, asks: &[Ask]) -> Vec<Time> {
     for (tag, ask) in (0u64..).zip(asks) {
         communicator.prepare(*ask).expect("it can be carried");
         let submission =
-            Submission { ask: *ask, priority: 0, overhead: Time::ZERO, piece: None, tag };
+            Submission { ask: *ask, priority: 0, overhead: Time::ZERO, portion: None, tag };
         communicator.submit(Time::ZERO, submission);
     }
     let mut last = Time::ZERO;

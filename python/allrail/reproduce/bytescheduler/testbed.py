@@ -4,13 +4,14 @@ Machines of 8 V100 on one switch of 100 Gb/s, as many servers as workers, on mac
 
 - **Machines on PCI Express** (`PCIE`), those of the paper's authors: 8 V100 without NVLink
   (dmlc/ps-lite, pull request 151), four behind each of two PCIe switches (bytedance/byteps,
-  `docs/performance.md`). Their kvstore is `dist_sync` (bytedance/byteps, `bytescheduler/README.md`):
-  every GPU copies its gradient to host memory, where they are summed, and the result back. MXNet's
-  own measurement of that saturates the x16 link that GPUs share, of which 13 GB/s are reached
-  (apache/mxnet, `tools/bandwidth/README.md`); so the sum counts as hidden behind the copies. A
-  server takes 780 us for 2 MB of a push (apache/mxnet, issue 14485, by one of the authors), and
-  copies what is pulled in the same thread (`src/kvstore/kvstore_dist_server.h`), as fast as one
-  thread of a Xeon copies: 6.0 GB/s (apache/arrow, pull request 580).
+  `docs/performance.md`). Their kvstore is `dist_sync` (bytedance/byteps,
+  `bytescheduler/README.md`): every GPU copies its gradient to host memory, where they are summed,
+  and the result back. MXNet's own measurement of that saturates the x16 link that GPUs share, of
+  which 13 GB/s are reached (apache/mxnet, `tools/bandwidth/README.md`); so the sum counts as hidden
+  behind the copies. A server takes 780 us for 2 MB of a push (apache/mxnet, issue 14485, by one of
+  the authors), and copies what is pulled in the same thread
+  (`src/kvstore/kvstore_dist_server.h`), as fast as one thread of a Xeon
+  copies: 6.0 GB/s (apache/arrow, pull request 580).
 - **Machines with NVLink** (`NVLINK`), those of BERT-large: 6 links of 25 GB/s a V100 (NVIDIA V100
   datasheet); GPUs sum among themselves.
 - With NCCL, a machine's 8 GPUs are alike and count as one NPU.
@@ -105,7 +106,7 @@ WITHIN = "1 us"
 
 
 KVSTORE = {"colocated": False, "big_array": "4 MB"}
-"""MXNet splits whatever has a million parameters, a partition of ByteScheduler's as well as a tensor."""
+"""MXNet splits what has a million parameters: a partition of ByteScheduler's, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,13 +121,23 @@ struct Message {
 }
 
 enum Inner {
-    Served { line: u32 },
+    Served {
+        line: u32,
+    },
     /// A message's first byte comes to the link of its receiver.
-    Through { message: u32 },
+    Through {
+        message: u32,
+    },
     /// An operation goes on to its next stage.
-    Entered { operation: u32 },
-    Arrived { operation: u32 },
-    Over { operation: u32 },
+    Entered {
+        operation: u32,
+    },
+    Arrived {
+        operation: u32,
+    },
+    Over {
+        operation: u32,
+    },
 }
 
 /// The lines of all machines, and what travels on them.
@@ -330,8 +340,12 @@ impl Servers {
     fn turn(&self, work: Work) -> u32 {
         let number = match work {
             Work::Local(_) => return 0,
-            Work::Send(number) | Work::Receive(number) | Work::Sum(number) => number,
-            Work::Copy(number) | Work::Request(number) | Work::Word(number) => number,
+            Work::Send(number)
+            | Work::Receive(number)
+            | Work::Sum(number)
+            | Work::Copy(number)
+            | Work::Request(number)
+            | Work::Word(number) => number,
         };
         let message = self.messages.get(number);
         let worker = self.operations.get(message.operation).transfer.worker;

@@ -1,7 +1,7 @@
 //! The machines of parameter servers, as data, and what a message takes on them.
 
-use allrail_collective::model::{DimensionSet, StageModel};
 use allrail_collective::Operation;
+use allrail_collective::model::{DimensionSet, StageModel};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_schedule::tensor::{Leg, Placement};
 

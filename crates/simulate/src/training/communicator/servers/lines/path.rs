@@ -210,4 +210,3 @@ impl Servers {
         self.queue(now, host, message.operation, Work::Send(number), time);
     }
 }
-
