@@ -576,6 +576,10 @@ proptest! {
             json!({"policy": "bytescheduler", "partition": size, "credit": "16 KB"}),
             json!({"policy": "priority", "partition": size}),
         ] {
+            // One at a time, it leaves such links idle while words and requests queue.
+            if urgent["policy"] == "priority" && servers["in_order"] == json!(true) {
+                continue;
+            }
             let time = step(common(urgent.clone()), &layers);
             let most = fifo + 2.0 * alone;
             prop_assert!(time <= most, "{urgent}: {time} > {fifo} + 2 x {alone}");
