@@ -78,11 +78,9 @@ fn an_optimizer_steps_when_all_gradients_are_there() {
     ];
     for (cut, npus) in cuts {
         let graph = built(job(cut.clone()), &[npus]).graph;
-        let of = |actor: ActorId| {
-            graph.ids().filter(move |id| graph.node(*id).actor == actor).collect::<Vec<_>>()
-        };
         for actor in (0u32..).zip(graph.actors()).map(|(i, _)| ActorId(i)) {
-            let nodes = of(actor);
+            let nodes: Vec<NodeId> =
+                graph.ids().filter(|id| graph.node(*id).actor == actor).collect();
             let steps: Vec<&NodeId> =
                 nodes.iter().filter(|id| graph.name(**id) == "optimizer step").collect();
             let [step] = steps.as_slice() else { panic!("{cut}: {} steps", steps.len()) };
