@@ -5,8 +5,8 @@
 //! those of its buffer, which a reduce-scatter on each dimension before it has divided. Elsewhere the
 //! schedule is made with each algorithm in turn, first with one and the same on all dimensions that are
 //! open, then with another on one of them for as long as that ends earlier, and run as the planner runs it
-//! ([`crate::evaluate`]); what ends first is taken, of equals the usual one, then the first of the list. So a
-//! collective alone is never later in `dims` than with any one name on all of these dimensions. Under a policy
+//! ([`crate::evaluate`]); what ends first is taken, of equals the usual one, then the one of fewest steps, then the first of the
+//! list. So a collective alone is never later in `dims` than with any one name on all of these dimensions. Under a policy
 //! whose planning is expensive, the choice is made under `baseline`.
 //!
 //! What is chosen is part of the plan, so every world and the runtime carry out the same.
@@ -19,7 +19,7 @@
 use std::fmt;
 
 use allrail_collective::model::topology_aware;
-use allrail_collective::{Operation, algorithm};
+use allrail_collective::{Algorithm, Operation, algorithm};
 use allrail_core::{Bytes, DimensionId};
 use allrail_fabric::{Fabric, Fastest};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -282,14 +282,19 @@ pub fn choose(
         return Ok(usual);
     }
     let mut search = Search::new(request, usual, preference)?;
-    let candidates: Vec<&str> = algorithm::ALL
+    let mut candidates: Vec<&dyn Algorithm> = algorithm::ALL
         .iter()
+        .copied()
         .filter(|one| {
             let does = |part| one.operations().contains(part);
             parts.iter().all(does) || preference.whole && does(&request.operation)
         })
-        .map(|one| one.tag())
         .collect();
+    candidates.sort_by_key(|one| {
+        let sizes = open.iter().map(|id| request.fabric.dimension(*id).size);
+        sizes.map(|size| steps(*one, parts, request.operation, size)).sum::<u64>()
+    });
+    let candidates: Vec<&str> = candidates.into_iter().map(Algorithm::tag).collect();
     for tag in &candidates {
         search.attempt(&open, tag);
     }
@@ -305,6 +310,16 @@ pub fn choose(
         }
     }
     search.best.map(|(_, names)| names)
+}
+
+/// The steps of the parts that an algorithm does, or of the whole.
+fn steps(one: &dyn Algorithm, parts: &[Operation], whole: Operation, ranks: u32) -> u64 {
+    let does = |part: &Operation| algorithm::check(one, *part, ranks).is_ok();
+    let cost = |part: &Operation| u64::from(one.cost(*part, ranks).steps);
+    match parts.iter().filter(|part| does(part)).map(cost).sum() {
+        0 if does(&whole) => cost(&whole),
+        sum => sum,
+    }
 }
 
 /// What was measured to be the fastest for the bytes of a collective that reach a dimension, if it does what

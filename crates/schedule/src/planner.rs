@@ -435,18 +435,49 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
 /// # Errors
 /// There is no such chunk scheduler.
 pub fn has_finalists(request: &Request) -> Result<bool, ScheduleError> {
-    Ok(request.plugins.named(&request.policy)?.has_finalists())
+    Ok(!request.plugins.named(&request.policy)?.rivals().is_empty())
 }
 
 /// The plans among which a network model that carries messages may choose, that of [`plan`] first: see
-/// [`ChunkScheduler::finalists`].
+/// [`ChunkScheduler::finalists`]. Where algorithms are left open, there are finalists with those that each rival
+/// would have, too: which are the fastest in `dims` depends on the policy and the order.
 ///
 /// # Errors
 /// As [`plan`].
 pub fn finalists(request: &Request) -> Result<Vec<CollectivePlan>, ScheduleError> {
-    let request = &*request.decided()?;
-    let all = schedules(request, |scheduler, problem| scheduler.finalists(problem))?;
-    all.into_iter().map(|scheduled| planned(request, scheduled)).collect()
+    let of = |request: &Request| -> Result<Vec<CollectivePlan>, ScheduleError> {
+        let all = schedules(request, |scheduler, problem| scheduler.finalists(problem))?;
+        all.into_iter().map(|scheduled| planned(request, scheduled)).collect()
+    };
+    let own = request.decided()?.into_owned();
+    let mut plans = of(&own)?;
+    let mut known = vec![own.algorithms];
+    for names in rivals_algorithms(request)? {
+        if known.contains(&names) {
+            continue;
+        }
+        let rival = Request { algorithms: names.clone(), ..request.clone() };
+        known.push(names);
+        // Names that do not go under this policy are not its to choose.
+        plans.extend(rival.decided().and_then(|rival| of(&rival)).unwrap_or_default());
+    }
+    Ok(plans)
+}
+
+/// What rivals run on dimensions whose algorithm is open, under each order that a plan may be read off.
+fn rivals_algorithms(request: &Request) -> Result<Vec<Option<Algorithms>>, ScheduleError> {
+    if !request.said().is_open() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for rival in request.plugins.named(&request.policy)?.rivals() {
+        let orders = request.order.fixed_by().into_iter().chain([request.order]);
+        for order in orders {
+            let rival = Request { policy: (*rival).to_owned(), order, ..request.clone() };
+            names.extend(rival.algorithm_names().ok().map(|names| Some(names.into())));
+        }
+    }
+    Ok(names)
 }
 
 /// A schedule with the order of its dimensions, of a request whose algorithms are decided.

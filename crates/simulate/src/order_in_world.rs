@@ -5,8 +5,7 @@
 //! between them, and another stage fills the gap; a strict order that knows nothing of these gaps
 //! keeps the other stage out of them and may cost half of the bandwidth. So where a plan is made for a
 //! world of messages, the collective is run there, alone, in every order that may be best: smallest
-//! first; first come, first served, where that ends earlier in `dims`; and strictly as planned for
-//! `dims`. Of the run that ends first, rank 0 writes down in which order each of its dimensions began its
+//! first; first come, first served; and strictly as planned for `dims`. Of the run that ends first, rank 0 writes down in which order each of its dimensions began its
 //! stages, and all ranks keep to that.
 //!
 //! Where all ranks are alike, they chose alike, and the strict order takes as long as the run that fixed
@@ -16,18 +15,16 @@
 //! (`active_chunks` can make ranks wait for each other) gives no order; the one for `dims` can always be
 //! kept.
 //!
-//! It takes as long as simulating the collective twice, or three times; a run that is later than the best so far is
+//! It takes as long as simulating the collective three times; a run that is later than the best so far is
 //! broken off.
 
 use allrail_collective::{CollectivePlan, StageRef};
 use allrail_core::Time;
-use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{Order, Request, queue};
+use allrail_schedule::Order;
 
 use crate::driver::Run;
 use crate::error::SimulateError;
 use crate::judge::Judge;
-use crate::lowering::work;
 
 /// A plan with the order in which its stages ran in the run that fixed it.
 pub(crate) struct Fixed {
@@ -48,9 +45,8 @@ pub(crate) fn fix(
     plan: &CollectivePlan,
     until: Time,
 ) -> Result<Option<Fixed>, SimulateError> {
-    let (_, works) = work(&judge.request.fabric, std::slice::from_ref(plan))?;
     let mut best: Option<(Run, Order)> = None;
-    for order in orders(judge.request, plan, &works[0]) {
+    for order in orders(judge.request.order) {
         let until = best.as_ref().map_or(until, |(best, _)| best.finish[0]);
         if let Some(run) = judge.run(plan, order, until)?
             && best.as_ref().is_none_or(|(best, _)| run.finish < best.finish)
@@ -72,19 +68,10 @@ pub(crate) fn fix(
     Ok(Some(Fixed { plan: fixed, order, finish: best.finish[0] }))
 }
 
-/// The orders that are tried: the first that may fix a planned one, the one under which the plan ends
-/// first in `dims`, and the one that it has.
-fn orders(request: &Request, plan: &CollectivePlan, work: &Work) -> Vec<Order> {
-    let active_chunks = request.active_chunks;
-    let work = work.clone().side_by_side(active_chunks);
-    let end = |order: &Order| {
-        let mut queues = queue::queues(*order, plan.dimension_order.len(), &[]);
-        evaluate::finish(&work, &mut queues, active_chunks)
-    };
-    let free = request.order.fixed_by();
-    let mut tried: Vec<Order> = free.iter().take(1).copied().collect();
-    tried.extend(free.iter().min_by_key(|order| end(order)));
-    tried.push(request.order);
+/// The orders that are tried: those that may fix a planned one, and the one that the plan has.
+fn orders(order: Order) -> Vec<Order> {
+    let mut tried = order.fixed_by();
+    tried.push(order);
     tried.dedup();
     tried
 }

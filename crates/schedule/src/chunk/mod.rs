@@ -146,9 +146,10 @@ pub trait ChunkScheduler: Send + Sync {
     /// If the times do not fit the clock.
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError>;
 
-    /// Whether [`ChunkScheduler::finalists`] may give several schedules.
-    fn has_finalists(&self) -> bool {
-        false
+    /// The chunk schedulers whose schedules are among [`ChunkScheduler::finalists`]: none, where there is one
+    /// finalist.
+    fn rivals(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// The schedules that are worth a run in a network model that carries messages, that of

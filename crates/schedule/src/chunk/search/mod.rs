@@ -89,8 +89,8 @@ impl ChunkScheduler for Search {
         searched(problem, rivals, &orders)
     }
 
-    fn has_finalists(&self) -> bool {
-        true
+    fn rivals(&self) -> &'static [&'static str] {
+        &["baseline", "themis"]
     }
 
     fn finalists(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError> {

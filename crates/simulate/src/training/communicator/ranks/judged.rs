@@ -20,13 +20,14 @@ use crate::judge::Judge;
 use crate::scenario::WorldKind;
 use crate::world_settings::WorldSettings;
 
-type Stages = Vec<Vec<Stage>>;
+/// The algorithms of a plan, and the stages of its chunks.
+type Shape = (Vec<String>, Vec<Vec<Stage>>);
 
 /// What was found.
 struct Found {
     dimensions: Vec<Dimension>,
     /// Of each finalist.
-    stages: Vec<Stages>,
+    shapes: Vec<Shape>,
     /// Which of them is the best.
     best: usize,
     order: Vec<Vec<StageRef>>,
@@ -40,8 +41,8 @@ pub(super) struct Judged {
     pub(super) send_ahead: Bytes,
 }
 
-fn stages(plan: &CollectivePlan) -> Stages {
-    plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect()
+fn shape(plan: &CollectivePlan) -> Shape {
+    (plan.algorithms.clone(), plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect())
 }
 
 impl Judged {
@@ -57,8 +58,8 @@ impl Judged {
             return Ok(planner::plan(request)?);
         }
         let mut plans = planner::finalists(request)?;
-        let of_plans: Vec<Stages> = plans.iter().map(stages).collect();
-        let known = |found: &&Found| found.dimensions == *dimensions && found.stages == of_plans;
+        let shapes: Vec<Shape> = plans.iter().map(shape).collect();
+        let known = |found: &&Found| found.dimensions == *dimensions && found.shapes == shapes;
         if let Some(found) = self.found.iter().find(known) {
             let plan = plans.swap_remove(found.best);
             return Ok(CollectivePlan { dimension_order: found.order.clone(), ..plan });
@@ -74,10 +75,10 @@ impl Judged {
         let go_on = &mut |_, _| ControlFlow::Continue(());
         let mut judge = Judge { request, world: &world, observer: go_on };
         let plan = finalists::choose(&mut judge, &plans, false)?.plan;
-        let best = of_plans.iter().position(|one| *one == stages(&plan)).unwrap_or(0);
+        let best = shapes.iter().position(|one| *one == shape(&plan)).unwrap_or(0);
         self.found.push(Found {
             dimensions: dimensions.clone(),
-            stages: of_plans,
+            shapes,
             best,
             order: plan.dimension_order.clone(),
         });

@@ -28,7 +28,8 @@
 //! A worker and a server on one machine share its links, and what they exchange takes none.
 //!
 //! Of what waits for a line the highest priority goes first, then what its worker submitted first. Among equals, as
-//! the same partition of workers in step, server `s` begins with worker `s`, so that each has another one first. *In order*, first
+//! the same partition of workers in step, server `s` begins with worker `s`, so that each has another one first; what is
+//! equal in this, too, goes as it was submitted. *In order*, first
 //! comes first, whatever its priority, as on ps-lite's connections; and without taking time a request
 //! waits on its worker's link up, behind pushes, and a word on its server's link up, behind pulls. At one time
 //! links up choose before links down, so that these know what begins.
@@ -69,8 +70,8 @@ pub enum Happened {
 const TURNS: usize = 2;
 
 /// Smaller goes first: by priority, or in order by when it came to the line; then as its worker submitted it; then
-/// by turns.
-type Rank = (Reverse<i64>, Time, u64, u32, u64);
+/// by turns; then as it was submitted among all, and part by part.
+type Rank = (Reverse<i64>, Time, u64, u32, u64, u32);
 
 /// What a line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,8 +97,9 @@ struct Line {
 /// A transfer under way.
 struct Operation {
     transfer: Transfer,
-    /// Among its worker's.
+    /// Among its worker's, and among all.
     sequence: u64,
+    submitted: u64,
     /// How many of the stages within its machine are done.
     stage: usize,
     /// Messages that have not arrived, and that were not answered.
@@ -112,8 +114,9 @@ struct Operation {
 struct Message {
     operation: u32,
     server: u32,
-    /// Its bytes, as a part of the transfer's.
+    /// Its bytes, as a part of the transfer's, and which part that is.
     part: (u64, u64),
+    place: u32,
     /// How long it delays its worker's link before its bytes.
     overhead: Time,
     /// Links that have not served it.
@@ -160,7 +163,7 @@ pub struct Servers {
     gathered: BTreeMap<(u32, u32, u32, u32), Vec<u32>>,
     /// By worker: how much it has submitted.
     submitted: Vec<u64>,
-    sequence: u64,
+    all: u64,
 }
 
 impl Servers {
@@ -189,7 +192,7 @@ impl Servers {
             rounds: Vec::new(),
             gathered: BTreeMap::new(),
             submitted: vec![0; workers as usize],
-            sequence: 0,
+            all: 0,
         }
     }
 
@@ -219,9 +222,11 @@ impl Servers {
         let submitted = &mut self.submitted[transfer.worker as usize];
         *submitted += 1;
         let sequence = *submitted;
+        self.all += 1;
         let operation = self.operations.add(Operation {
             transfer,
             sequence,
+            submitted: self.all,
             stage: 0,
             missing: 0,
             unanswered: 0,
@@ -305,11 +310,6 @@ impl Servers {
         }
     }
 
-    fn next(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-
     fn local(&self, worker: u32, line: u32) -> u32 {
         2 * self.count + worker * self.locals + line
     }
@@ -336,10 +336,10 @@ impl Servers {
         time(bandwidth, u128::from(bytes) * u128::from(message.part.0), message.part.1)
     }
 
-    /// Among equals: how far a message's worker is from its server.
-    fn turn(&self, work: Work) -> u32 {
+    /// Among equals: how far a message's worker is from its server, and which part it is.
+    fn turn(&self, work: Work) -> (u32, u32) {
         let number = match work {
-            Work::Local(_) => return 0,
+            Work::Local(_) => return (0, 0),
             Work::Send(number)
             | Work::Receive(number)
             | Work::Sum(number)
@@ -350,17 +350,17 @@ impl Servers {
         let message = self.messages.get(number);
         let worker = self.operations.get(message.operation).transfer.worker;
         let workers = self.machines.workers;
-        (worker + workers - message.server % workers) % workers
+        ((worker + workers - message.server % workers) % workers, message.place)
     }
 
     fn queue(&mut self, now: Time, line: u32, operation: u32, work: Work, time: Time) {
-        let (item, turn) = (self.next(), self.turn(work));
-        let operation = self.operations.get(operation);
-        let (first, sequence) = (Reverse(operation.transfer.priority), operation.sequence);
-        let rank = match self.machines.in_order {
-            true => (Reverse(0), now, sequence, turn, item),
-            false => (first, Time::ZERO, sequence, turn, item),
+        let (turn, place) = self.turn(work);
+        let Operation { transfer, sequence, submitted, .. } = self.operations.get(operation);
+        let (first, since) = match self.machines.in_order {
+            true => (Reverse(0), now),
+            false => (Reverse(transfer.priority), Time::ZERO),
         };
+        let rank = (first, since, *sequence, turn, *submitted, place);
         self.lines[line as usize].waiting.push(Reverse((rank, work, time)));
         self.idle.insert(line);
     }

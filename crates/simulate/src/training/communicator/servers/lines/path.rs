@@ -46,8 +46,8 @@ impl Servers {
         // What a push costs before its bytes was paid within the machine, where there is something.
         let paid = push && !self.machines.before.is_empty();
         let mut overhead = if paid { Time::ZERO } else { transfer.overhead };
-        for (server, part) in parts {
-            let mut message = Message { operation: index, server, part, overhead, left: 2 };
+        for (place, (server, part)) in (0u32..).zip(parts) {
+            let mut message = Message { operation: index, server, part, place, overhead, left: 2 };
             let own = self.is_own(message);
             if own {
                 message.overhead = Time::ZERO;
