@@ -48,7 +48,7 @@ use allrail_core::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use parameters::{Local, Placement, Servers, TensorParameters};
+pub use parameters::{LocalSum, PartitionPlacement, Servers, TensorParameters};
 pub use pieces::Pieces;
 pub use task::{CommTask, MAX_PARTITIONS};
 

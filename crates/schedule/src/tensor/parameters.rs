@@ -72,8 +72,8 @@ pub struct Servers {
     /// and links of their own.
     pub colocated: bool,
     /// Which server keeps which partition.
-    #[serde(skip_serializing_if = "Placement::is_default")]
-    pub placement: Placement,
+    #[serde(skip_serializing_if = "PartitionPlacement::is_default")]
+    pub placement: PartitionPlacement,
     /// Whether a server waits for all workers before it hands out a sum (`true`), or applies each push as
     /// it arrives and answers at once (`false`: MXNet's `dist_async`).
     #[serde(skip_serializing_if = "is_true")]
@@ -86,8 +86,8 @@ pub struct Servers {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Where the NPUs of a machine are summed before a push, when gradients span several dimensions.
-    #[serde(skip_serializing_if = "Local::is_default")]
-    pub local: Local,
+    #[serde(skip_serializing_if = "LocalSum::is_default")]
+    pub local: LocalSum,
     /// Bandwidth between the NPUs of a machine and its memory, each way, all together: crossed before a
     /// push and after a pull. Left out: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub struct Servers {
 /// Which server keeps which partition. Partitions are numbered in the order of the forward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Placement {
+pub enum PartitionPlacement {
     /// Partition `i` on server `i mod S` (P3's slices).
     #[default]
     InTurn,
@@ -125,7 +125,7 @@ pub enum Placement {
     Byteps,
 }
 
-impl Placement {
+impl PartitionPlacement {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -134,7 +134,7 @@ impl Placement {
 /// Where the NPUs of a machine are summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Local {
+pub enum LocalSum {
     /// A reduce-scatter among the NPUs before a push, an all-gather after a pull (BytePS, MXNet's
     /// `dist_device_sync`).
     #[default]
@@ -144,7 +144,7 @@ pub enum Local {
     Host,
 }
 
-impl Local {
+impl LocalSum {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -159,11 +159,11 @@ impl Default for Servers {
         Self {
             count: None,
             colocated: true,
-            placement: Placement::default(),
+            placement: PartitionPlacement::default(),
             synchronous: true,
             big_array: None,
             bandwidth: None,
-            local: Local::default(),
+            local: LocalSum::default(),
             host: None,
             host_sum: None,
             sum: None,
@@ -276,17 +276,17 @@ impl TensorParameters {
             let why = "there are between 1 and 65,536 servers".to_owned();
             return Err(wrong("servers.count", &count, why, "leave it out for one a worker"));
         }
-        if servers.placement == Placement::Byteps && !servers.colocated {
+        if servers.placement == PartitionPlacement::Byteps && !servers.colocated {
             let why = "BytePS has a server on every worker's machine".to_owned();
             let hint = "leave out `colocated`, or the placement";
             return Err(wrong("servers.placement", &"byteps", why, hint));
         }
-        let own = !servers.colocated || servers.placement == Placement::Byteps;
+        let own = !servers.colocated || servers.placement == PartitionPlacement::Byteps;
         if let (Some(bandwidth), false) = (servers.bandwidth, own) {
             let why = "co-located servers share the workers' links".to_owned();
             return Err(wrong("servers.bandwidth", &bandwidth, why, "add `colocated: false`"));
         }
-        if let (Some(sum), Local::Npus) = (servers.host_sum, servers.local) {
+        if let (Some(sum), LocalSum::Npus) = (servers.host_sum, servers.local) {
             let why = "the NPUs of a machine sum among themselves".to_owned();
             return Err(wrong("servers.host_sum", &sum, why, "add `local: host`"));
         }

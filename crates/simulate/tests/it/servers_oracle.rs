@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::tensor::{Leg, Placement};
+use allrail_schedule::tensor::{Leg, PartitionPlacement};
 use allrail_simulate::training::communicator::servers::lines::{Happened, Servers};
 use allrail_simulate::training::communicator::servers::machines::{Local, Machines, Transfer};
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn parts(machines: &Machines, transfer: &Transfer) -> Vec<(u32, (u64, u64))> {
     let split = machines.big_array.is_some_and(|bound| transfer.bytes >= bound) && servers > 1;
     if !split {
         let key = u64::from(transfer.partition);
-        let factor = if machines.placement == Placement::Hash { 9973 } else { 1 };
+        let factor = if machines.placement == PartitionPlacement::Hash { 9973 } else { 1 };
         let server = key * factor % u64::from(servers);
         return vec![(u32::try_from(server).expect("few"), (1, 1))];
     }
@@ -421,7 +421,7 @@ fn machines() -> impl Strategy<Value = Shown> {
                 workers,
                 servers,
                 hosted: hosted.min(workers).min(servers),
-                placement: if hash { Placement::Hash } else { Placement::InTurn },
+                placement: if hash { PartitionPlacement::Hash } else { PartitionPlacement::InTurn },
                 big_array: big.map(Bytes::new),
                 synchronous,
                 bandwidth: links.0,
@@ -521,7 +521,7 @@ fn separate(workers: u32, servers: u32) -> Machines {
         workers,
         servers,
         hosted: 0,
-        placement: Placement::InTurn,
+        placement: PartitionPlacement::InTurn,
         big_array: None,
         synchronous: true,
         bandwidth: bandwidth(1),

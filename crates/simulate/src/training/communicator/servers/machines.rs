@@ -3,7 +3,7 @@
 use allrail_collective::Operation;
 use allrail_collective::model::{DimensionSet, StageModel};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_schedule::tensor::{Leg, Placement};
+use allrail_schedule::tensor::{Leg, PartitionPlacement};
 
 /// What a worker does within its machine with a partition before it pushes it, or after it was pulled. Each
 /// line of a machine does one at a time.
@@ -50,7 +50,7 @@ pub struct Machines {
     /// machines of their own.
     pub hosted: u32,
     /// Which server keeps which partition.
-    pub placement: Placement,
+    pub placement: PartitionPlacement,
     /// Partitions of this size and more are split over all servers; none if absent.
     pub big_array: Option<Bytes>,
     /// Whether a server answers once it has every worker's push; else each by itself.

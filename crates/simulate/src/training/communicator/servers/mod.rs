@@ -16,7 +16,7 @@ use allrail_collective::model::{DimensionSet, topology_aware};
 use allrail_collective::{Operation, StageModel, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Dimension, Fabric};
-use allrail_schedule::tensor::{self, Exchange, Leg, Placement, TensorParameters};
+use allrail_schedule::tensor::{self, Exchange, Leg, PartitionPlacement, TensorParameters};
 use allrail_workload::{Group, Part, StepGraph, Work};
 
 use crate::SimulateError;
@@ -152,7 +152,7 @@ impl Of {
             )
         })?;
         let (workers, npus) = (workers::count(group, last), workers::npus(group, last));
-        let byteps = told.placement == Placement::Byteps;
+        let byteps = told.placement == PartitionPlacement::Byteps;
         let count = told.count.unwrap_or(workers);
         let (servers, hosted) = match (byteps, told.colocated) {
             (true, _) => (workers + count, workers),
@@ -183,13 +183,13 @@ impl Of {
         };
         let (mut before, mut after, mut within, mut times) = (vec![], vec![], vec![], None);
         match told.local {
-            tensor::Local::Host => {
+            tensor::LocalSum::Host => {
                 let npus = u32::try_from(npus).unwrap_or(u32::MAX);
                 before.extend(bus(buses, told.host, npus));
                 before.extend(bus(buses + 2, told.host_sum, npus));
                 after.extend(bus(buses + 1, told.host, npus));
             }
-            tensor::Local::Npus => {
+            tensor::LocalSum::Npus => {
                 let mut divisor = 1.0;
                 for part in &inner {
                     let size = f64::from(part.size);

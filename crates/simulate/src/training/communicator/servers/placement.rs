@@ -11,7 +11,7 @@
 //!   server that is furthest behind its share. (BytePS draws by a hash of the key, with the same shares.)
 
 use allrail_core::Bytes;
-use allrail_schedule::tensor::Placement;
+use allrail_schedule::tensor::PartitionPlacement;
 
 /// Where a partition lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Share {
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    placement: Placement,
+    placement: PartitionPlacement,
     big_array: Option<Bytes>,
     /// Of each server: its part of what is split, of the sum of all.
     weights: Vec<u64>,
@@ -39,7 +39,7 @@ impl Placed {
     /// `servers`, the first `hosted` of which are on workers' machines.
     #[must_use]
     pub fn new(
-        placement: Placement,
+        placement: PartitionPlacement,
         big_array: Option<Bytes>,
         workers: u32,
         servers: u32,
@@ -47,10 +47,10 @@ impl Placed {
     ) -> Self {
         let (n, k) = (u64::from(workers), u64::from(servers - hosted));
         let (on_workers, own) = match placement {
-            Placement::InTurn | Placement::Hash => (1, 1),
-            Placement::Byteps if k == 0 => (1, 1),
-            Placement::Byteps if k >= n => (0, 1),
-            Placement::Byteps => (n - k, 2 * (n - 1)),
+            PartitionPlacement::InTurn | PartitionPlacement::Hash => (1, 1),
+            PartitionPlacement::Byteps if k == 0 => (1, 1),
+            PartitionPlacement::Byteps if k >= n => (0, 1),
+            PartitionPlacement::Byteps => (n - k, 2 * (n - 1)),
         };
         let weight = |server| if server < hosted { on_workers } else { own };
         let count = servers as usize;
@@ -71,9 +71,9 @@ impl Placed {
         }
         let key = u64::from(number);
         let server = match self.placement {
-            Placement::InTurn => key % servers,
-            Placement::Hash => key * 9973 % servers,
-            Placement::Byteps => return Share::One(self.furthest_behind(number, bytes)),
+            PartitionPlacement::InTurn => key % servers,
+            PartitionPlacement::Hash => key * 9973 % servers,
+            PartitionPlacement::Byteps => return Share::One(self.furthest_behind(number, bytes)),
         };
         Share::One(u32::try_from(server).expect("fewer than 2^32 servers"))
     }
@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn partitions_go_round_or_by_their_hash() {
-        let turn = Placed::new(Placement::InTurn, None, 4, 3, 0);
+        let turn = Placed::new(PartitionPlacement::InTurn, None, 4, 3, 0);
         assert_eq!(kept(turn, 7, 3), [3, 2, 2]);
         // 9973 mod 4 is 1, mod 6 it is 1, mod 8 it is 5: keys 0 to 3 lie on 0, 5, 2, 7.
-        let mut hash = Placed::new(Placement::Hash, None, 8, 8, 8);
+        let mut hash = Placed::new(PartitionPlacement::Hash, None, 8, 8, 8);
         let servers = [0, 1, 2, 3].map(|number| hash.share(number, Bytes::new(1)));
         assert_eq!(servers, [0, 5, 2, 7].map(Share::One));
     }
@@ -140,13 +140,19 @@ mod tests {
     #[test]
     fn byteps_shares_are_its_paper_s() {
         // n = 4, k = 2: 16 + 8 - 4 = 20 parts: 6 on each of two machines of their own, 2 on each worker's.
-        let placed = Placed::new(Placement::Byteps, None, 4, 6, 4);
+        let placed = Placed::new(PartitionPlacement::Byteps, None, 4, 6, 4);
         assert_eq!(kept(placed, 200, 6), [20, 20, 20, 20, 60, 60]);
         // k = 0: as an all-reduce. k = n: workers' machines keep nothing.
-        assert_eq!(kept(Placed::new(Placement::Byteps, None, 4, 4, 4), 8, 4), [2, 2, 2, 2]);
-        assert_eq!(kept(Placed::new(Placement::Byteps, None, 2, 4, 2), 8, 4), [0, 0, 4, 4]);
+        assert_eq!(
+            kept(Placed::new(PartitionPlacement::Byteps, None, 4, 4, 4), 8, 4),
+            [2, 2, 2, 2]
+        );
+        assert_eq!(
+            kept(Placed::new(PartitionPlacement::Byteps, None, 2, 4, 2), 8, 4),
+            [0, 0, 4, 4]
+        );
         // What is split goes by the same shares.
-        let mut placed = Placed::new(Placement::Byteps, Some(Bytes::new(8)), 4, 6, 4);
+        let mut placed = Placed::new(PartitionPlacement::Byteps, Some(Bytes::new(8)), 4, 6, 4);
         assert_eq!(placed.share(0, Bytes::new(8)), Share::All);
         let parts: Vec<u64> = placed.parts().map(|(_, part)| part).collect();
         assert_eq!((parts, placed.whole()), (vec![2, 2, 2, 2, 6, 6], 20));
