@@ -247,6 +247,11 @@ def more_operations(framework, rank):
                 out.append(whole_of(framework, group.reduce_scatter(rows, op=op).wait()))
         gathered = group.gather(make([[rank, 7]], "int32"), root=1).wait()
         assert (gathered is None) == (rank != 1)
+        own = make([[rank + 0.5, row] for row in range(rank + 1)], "float32")
+        rows = group.all_gather(own, uneven=True).wait()
+        assert isinstance(rows, type(own))
+        expected = [[0.5, 0], [1.5, 0], [1.5, 1], [2.5, 0], [2.5, 1], [2.5, 2]]
+        assert rows.tolist() == expected
         mine = group.scatter(make([[1], [2], [3]], "int32") * (rank + 1), root=2, name="s").wait()
         after, before = (rank + 1) % ranks, (rank - 1) % ranks
         sent = group.send(make([[rank, 5]], "int32"), to=after, tag=rank)

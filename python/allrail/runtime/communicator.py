@@ -31,6 +31,7 @@ from allrail.runtime.environment import place_of
 from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
 from allrail.runtime.messages import Message, Messages
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
+from allrail.runtime.uneven import Uneven
 
 SUMMED = (
     "float32",
@@ -58,6 +59,12 @@ _SECONDS = Kind(
     lambda value: isinstance(value, (int, float)) and value >= 0, "a number of seconds", "60.0"
 )
 _NAME = Kind(lambda value: isinstance(value, str) and not _HALVES.search(value), "a text", '"loss"')
+
+_NAMES = 1024
+"""So many uneven gathers of a name have names of their own; then they are used again."""
+
+_A_MOMENT = 5.0
+"""So long at most a thread takes to end whose operation is over, s."""
 
 _made = 0
 
@@ -120,6 +127,9 @@ class Communicator:
         self._thread = 0
         self._open: dict[int, Handle] = {}
         self._parts: Counter[tuple[int, ...]] = Counter()
+        self._uneven: Counter[str | None] = Counter()
+        self._counting = threading.Lock()
+        self._gathers: list[Uneven] = []
         self._numbers = itertools.count()
 
     def part(self, ranks: Iterable[int]) -> Communicator:
@@ -219,11 +229,15 @@ class Communicator:
 
         return self._begin("reduce_scatter", whole.memory(), finish, after, name, priority)
 
-    def all_gather(self, array: Any, *, name: str | None = None, priority: int = 0) -> Handle:
+    def all_gather(
+        self, array: Any, *, uneven: bool = False, name: str | None = None, priority: int = 0
+    ) -> Handle:
         """Collect the arrays of all ranks.
 
         Args:
             array: Alike in shape and type on all ranks; it stays as it is.
+            uneven: Whether first axes may differ, down to none: ranks then tell each other their
+                lengths first, which takes one more small operation.
             name: As for `all_reduce`.
             priority: As for `all_reduce`.
 
@@ -232,6 +246,8 @@ class Communicator:
             order of ranks.
         """
         view = view_of(array)
+        if uneven:
+            return self._begin_uneven(array, name, priority)
         every, finish = self._room(array, view)
         return self._begin("all_gather", _moved(every), finish, None, name, priority)
 
@@ -356,10 +372,12 @@ class Communicator:
         """Wait for all operations that were begun, and leave. Again, it does nothing."""
         self._closed = True
         while self._open:
-            with contextlib.suppress(TrainingError):
+            with contextlib.suppress(TrainingError, InputError, KeyError):
                 self._open.popitem()[1].wait()
         self._messages.close()
         self._calls.close()
+        for gather in self._gathers:
+            gather.thread.join(_A_MOMENT)
 
     def __enter__(self) -> Self:
         return self
@@ -383,6 +401,34 @@ class Communicator:
         priority: int,
         root: int = 0,
     ) -> Handle:
+        self._check_call(name, priority)
+        ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
+        wait = partial(self._calls.wait, ticket)
+        handle = Handle(wait, self._timeout, name or f"{kind} {ticket}", finish, after)
+        self._open[ticket] = handle
+        for over in self._calls.finished():
+            self._open.pop(over, None)
+        return handle
+
+    def _begin_uneven(self, array: Any, name: str | None, priority: int) -> Handle:
+        self._check_call(name, priority)
+        # The operations that follow have names that all ranks make alike: of calls of one name,
+        # and of those without, each rank makes the first first.
+        with self._counting:
+            number = self._uneven[name]
+            self._uneven[name] = (number + 1) % _NAMES
+        base = f"{'unnamed all_gather' if name is None else name} (rows {number})"
+
+        def begin(kind: str, memory: Memory, root: int, name: str | None) -> int:
+            return self._calls.begin(kind, memory, root=root, priority=priority, name=name)
+
+        place = (self.rank, self.ranks)
+        gather = Uneven(self._calls, begin, _moved, array, name=name, base=base, place=place)
+        with self._counting:
+            self._gathers = [one for one in self._gathers if one.thread.is_alive()] + [gather]
+        return self._watched(gather, name or f"uneven all_gather {number}", gather.finish)
+
+    def _check_call(self, name: str | None, priority: int) -> None:
         self._check_open()
         if not _NUMBER.is_it(priority):
             raise InputError(
@@ -395,23 +441,26 @@ class Communicator:
             self._check_thread()
         elif not _NAME.is_it(name):
             raise InputError("it is no text", field="name", value=show(name), hint="give a text")
-        ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
-        wait = partial(self._calls.wait, ticket)
-        handle = Handle(wait, self._timeout, name or f"{kind} {ticket}", finish, after)
-        self._open[ticket] = handle
-        for over in self._calls.finished():
-            self._open.pop(over, None)
-        return handle
 
     def _message(self, message: Message, name: str, finish: Callable[[], Any]) -> Handle:
-        handle = Handle(message.wait, self._timeout, name, finish, None, message)
+        return self._watched(message, name, finish, message)
+
+    def _watched(
+        self,
+        under_way: Message | Uneven,
+        name: str,
+        finish: Callable[[], Any],
+        message: Message | None = None,
+    ) -> Handle:
+        """A handle of what has a thread, and tells when it is over."""
+        handle = Handle(under_way.wait, self._timeout, name, finish, None, message)
         number = -1 - next(self._numbers)
         self._open[number] = handle
 
         def forget() -> None:
             self._open.pop(number, None)
 
-        message.when_over(forget)
+        under_way.when_over(forget)
         return handle
 
     def _check_open(self) -> None:
