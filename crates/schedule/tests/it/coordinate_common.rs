@@ -254,6 +254,8 @@ pub struct Talk {
     pub stops: Vec<Option<Arc<Reason>>>,
     pub broken: Vec<(u32, Broken)>,
     pub events: u64,
+    /// What ranks have said to whom, from when this is a list on.
+    pub said: Option<Vec<(u32, u32, Payload)>>,
 }
 
 impl Talk {
@@ -271,6 +273,7 @@ impl Talk {
             stops: vec![None; count],
             broken: Vec::new(),
             events: 0,
+            said: None,
         };
         (0..job.ranks).for_each(|rank| talk.tell(rank, Event::Start));
         talk
@@ -303,6 +306,9 @@ impl Talk {
         let mut bytes = Vec::new();
         encode(payload, &mut bytes).expect("a message");
         assert_eq!(decode(&bytes, &self.limits).as_ref(), Ok(payload));
+        if let Some(said) = &mut self.said {
+            said.push((from, to, payload.clone()));
+        }
         self.channels.entry((from, to)).or_default().push_back(bytes);
     }
 
@@ -328,6 +334,13 @@ impl Talk {
             if !self.step() {
                 return;
             }
+        }
+    }
+
+    /// Goes on until no message is under way.
+    pub fn run_to_silence(&mut self) {
+        while self.channels.values().any(|waiting| !waiting.is_empty()) {
+            self.step();
         }
     }
 

@@ -12,6 +12,7 @@ mod plan_key;
 mod plugins;
 mod purity;
 mod queues;
+mod response_cache;
 mod shared_queue;
 mod tensor_common;
 mod tensor_laws;
