@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 import threading
 
 import pytest
@@ -317,7 +318,7 @@ class TestVerb:
         assert one.predicted == plain.predicted
         errors = runs.summary.memory_errors([plain, one])
         found = runs.Runs([plain, one], [], (0, 0), [], errors)
-        assert "1 runs, mean error 50.0%, 0 within 10 %" in found.told[-1]
+        assert "1 run, mean error 50.0%, 0 within 10 %" in found.told[-1]
         at = found.table[0].index("memory_off")
         assert [row[at] for row in found.table[1]] == ["-", "-50.0% (out)"]
         binary = predict(line(memory_gib=f"{needs * 1e9 / 2**30}"))
@@ -352,6 +353,25 @@ class TestStatedMemory:
         for one in read_table(memory.TABLE):
             job = job_of(one)
             assert memory.memory_of(job, job.software.recompute).fits, one.id
+
+    def test_a_run_that_is_refused_is_missed_and_has_no_number(self, tmp_path):
+        cannot_be = {**LLAMA, "id": "cut", "tp": "3", "memory_gb": "70"}
+        unknown = {**LLAMA, "id": "chip", "gpu": "Abacus 9000", "memory_gb": "70"}
+        good = {**LLAMA, "id": "good", "memory_gb": "70"}
+        path = written(tmp_path, [good, cannot_be, unknown])
+        found = memory.run(path)
+        assert [row.verdict == "refused" for row in found.rows] == [False, True, True]
+        assert all(row.why for row in found.rows[1:])
+        assert "2 refused" in found.notes[0]
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert not re.search(r"\bnan\b", str(found.table).lower())
+        none_left = memory.run(written(tmp_path, [unknown]))
+        assert none_left.notes == ["1 run, 1 refused"]
+        for row in [good, cannot_be, unknown]:
+            row["tokens_per_s_per_gpu"] = "9000"
+        judged = runs.run(written(tmp_path, [good, cannot_be, unknown])).reproduction()
+        assert [row.verdict == "refused" for row in judged.rows] == [False, True, True]
+        json.dumps(judged.to_dict(), allow_nan=False)
 
     def test_a_table_without_memory_is_an_error(self, tmp_path):
         path = written(tmp_path, [LLAMA])

@@ -111,7 +111,7 @@ def test_every_page_says_what_was_done(reports):
         "sweep": ("Best by time: ", "Simulated: 9 points", "What dominates"),
         "reproduction": ("Targets: 8 rows beside a published number", "Outside: case 2"),
         "layouts": ("Simulated: ", "provably no better", "What the recommended one loses by"),
-        "tuning": ("Simulated: 4 trials", "schedule.chunks=16", "1 trials could not"),
+        "tuning": ("Simulated: 4 trials", "schedule.chunks=16", "1 trial could not"),
         "verdict": (
             "25.00 % too short",
             "dimension 0&#39;s bandwidth was off the most",
@@ -201,7 +201,7 @@ class TestManySpans:
         )
         drawn = sum(len(lane) // 5 for row in chart.data["rows"] for lane in row["lanes"])
         assert 1_000 < drawn <= 2_000
-        assert f"Of 24,000 spans {drawn:,} are drawn" in chart.note
+        assert f"Drawn: {drawn:,} of 24,000 spans" in chart.note
         assert any(name.endswith(" spans") for name in chart.data["names"])
 
     def test_as_many_as_are_drawn_fit_a_page(self):
@@ -243,7 +243,7 @@ def test_a_long_table_is_cut_and_says_so():
     page = Page("t", "s", [], "h", [], [Section("r", "R", [table])])
     text = render(page, version="0")
     assert text.count("<tr>") == 2001
-    assert "500 more rows are in the files" in text
+    assert "In the files beside this page: 500 more rows." in text
 
 
 def test_long_inputs_are_cut_and_say_so():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 
 from allrail.reproduce import Reproduction, Row
@@ -47,9 +50,31 @@ def test_a_row_is_judged(row, ok):
     assert Reproduction("t", [row]).ok is (ok is not False)
 
 
-def test_not_a_number_is_never_within_tolerance():
-    for published in (number(1.0, TABLE), span(0.0, 2.0, TABLE), more_than(0.0, TABLE)):
-        assert Row("a", float("nan"), published, "us", within=0.5).ok is False
+@pytest.mark.parametrize("ours", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_no_row(ours):
+    for published in (number(1.0, TABLE), span(0.0, 2.0, TABLE), more_than(0.0, TABLE), None):
+        with pytest.raises(ValueError, match="is no result"):
+            Row("a", ours, published, "us", within=0.5)
+
+
+def test_a_case_that_is_refused_counts_as_missed_and_prints_no_number(tmp_path):
+    why = "the layout cannot be"
+    row = Row("a", None, number(20.0, TABLE), "%", why=why, refused=True)
+    assert row.ok is False
+    assert row.cells()[1:7] == ["20", "-", "%", "-", "-", "refused"]
+    outcome = Reproduction("t", [Row("met", 1.0, number(1.0, TABLE), "x"), row])
+    assert not outcome.ok
+    assert outcome.summary[0] == "targets: 2 rows beside a published number, 1 met, 1 refused"
+    assert outcome.summary[2] == "misses: 1: a"
+    assert outcome.reasons == [f"a: {why}"]
+    outcome.write(tmp_path / "out")
+    for file in (tmp_path / "out").iterdir():
+        if file.suffix in (".json", ".csv", ".html"):
+            assert not re.search(r"\b(nan|infinity)\b", file.read_text(), re.IGNORECASE), file
+    with pytest.raises(ValueError, match="name the input"):
+        Row("a", None, number(20.0, TABLE), "%", refused=True)
+    with pytest.raises(ValueError, match="is no result"):
+        Row("a", 1.0, number(20.0, TABLE), "%", why=why, refused=True)
 
 
 def test_a_range_is_printed_as_it_stands():
@@ -81,7 +106,7 @@ def test_what_cannot_be_computed_names_the_input_and_is_no_target():
     outcome = Reproduction("t", [Row("met", 1.0, number(1.0, TABLE), "x"), row])
     assert outcome.ok
     assert outcome.summary[0] == (
-        "targets: 1 rows beside a published number, 1 met; 1 more need an input that no source "
+        "targets: 1 row beside a published number, 1 met; 1 more needs an input that no source "
         "prints"
     )
     assert outcome.reasons == ["a: missing: what the host takes"]
@@ -104,8 +129,8 @@ def test_a_reproduction_ends_with_targets_parameters_and_misses():
     )
     assert outcome.summary == [
         (
-            "targets: 2 rows beside a published number, 1 met; 1 more are what was fitted, and "
-            "show nothing; 1 rows are not published"
+            "targets: 2 rows beside a published number, 1 met; 1 more is what was fitted, and "
+            "shows nothing; 1 row is not published"
         ),
         "free parameters: 1: scale (fitted)",
         "misses: 1: missed",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.reproduce.published import COMPUTED, Made, Published
+from allrail.results.units import show_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,8 @@ class Row:
 
     Attributes:
         case: What it is the number of.
-        ours: What we compute; None where an input is missing, which `why` names.
+        ours: What we compute; None where an input is missing, which `why` names, and where the case
+            is refused.
         published: What the source prints; None where it prints nothing.
         unit: Of both.
         within: How far ours may be outside of what is published: a fraction of its nearer end, or
@@ -42,6 +44,7 @@ class Row:
         how: What it was computed with: world, paths, phases, sizes; may be empty.
         why: Where the difference comes from; may be empty.
         made: Whether it was computed, fitted or chosen.
+        refused: Whether allrail refuses the case, for the reason in `why`: it counts as missed.
     """
 
     case: str
@@ -54,11 +57,14 @@ class Row:
     how: str = ""
     why: str = ""
     made: Made = COMPUTED
+    refused: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a published number that is not computed and does not say why."""
+        """Refuse a published number that is not computed and does not say why, and no numbers."""
         if self.ours is None and not (self.published and self.why):
             raise ValueError(f"`{self.case}`: name the input that is missing")
+        if self.ours is not None and (self.refused or not math.isfinite(self.ours)):
+            raise ValueError(f"`{self.case}`: {self.ours} is no result: leave it out, and say why")
 
     @property
     def difference(self) -> float | None:
@@ -80,8 +86,10 @@ class Row:
         """Whether it is within tolerance.
 
         None without a published number, where ours was fitted to that very number, and where ours
-        cannot be computed.
+        cannot be computed. A case that is refused is not.
         """
+        if self.refused:
+            return False
         difference = self.difference
         if difference is None or self.made.itself:
             return None
@@ -89,9 +97,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`ok`, `OUT`, `fitted` to this very number, `missing` an input, or `-`."""
+        """`ok`, `OUT`, `fitted` to this very number, `missing` an input, `refused`, or `-`."""
         if self.published is None:
             return "-"
+        if self.refused:
+            return "refused"
         if self.ours is None:
             return "missing"
         if self.made.itself:
@@ -131,6 +141,7 @@ class Row:
             "tolerance": self.within,
             "absolute": self.absolute,
             "ok": self.ok,
+            "refused": self.refused,
             "provenance": self.made.word,
             "parameters": ", ".join(self.made.parameters),
             "to": self.made.to,
@@ -222,14 +233,19 @@ class Reproduction:
         alone = sum(row.published is None for row in self.rows)
         missing = sum(row.verdict == "missing" for row in self.rows)
         itself = len(self.rows) - len(targets) - alone - missing
-        told = f"targets: {len(targets)} rows beside a published number, "
+        refused = sum(row.refused for row in self.rows)
+        told = f"targets: {show_count(len(targets), 'row')} beside a published number, "
         told += f"{len(targets) - len(misses)} met"
+        if refused:
+            told += f", {refused} refused"
         if itself:
-            told += f"; {itself} more are what was fitted, and show nothing"
+            told += f"; {show_count(itself, 'more is', 'more are')} what was fitted, and"
+            told += f" {'shows' if itself == 1 else 'show'} nothing"
         if missing:
-            told += f"; {missing} more need an input that no source prints"
+            told += f"; {show_count(missing, 'more needs', 'more need')} an input that no source"
+            told += " prints"
         if alone:
-            told += f"; {alone} rows are not published"
+            told += f"; {show_count(alone, 'row is', 'rows are')} not published"
         parameters = f"{len(free)}: {'; '.join(free)}" if free else "none"
         missed = f"{len(misses)}: {'; '.join(row.case for row in misses)}" if misses else "none"
         return [told, f"free parameters: {parameters}", f"misses: {missed}"]
@@ -301,6 +317,7 @@ class Reproduction:
                 "tolerance": pl.Float64,
                 "absolute": pl.Boolean,
                 "ok": pl.Boolean,
+                "refused": pl.Boolean,
                 "provenance": pl.String,
                 "parameters": pl.String,
                 "to": pl.String,

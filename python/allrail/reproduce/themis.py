@@ -31,6 +31,7 @@ from allrail.reproduce.published import chosen, less_than, number
 from allrail.reproduce.rows import Cells, Detail, Progress, Reproduction, Row
 from allrail.reproduce.themis_cells import Results
 from allrail.result import Host, Result
+from allrail.results.units import show_count
 from allrail.scenario import Scenario, fields, load_scenario
 
 SEEDS = 20
@@ -290,7 +291,7 @@ def _perturbed(plans: Plans, seeds: int, work: _Work) -> tuple[list[Row], Detail
             work.step(seeds)
     rows = [
         Row(
-            f"mean utilisation, {name}, fabric +-10 %, {seeds} seeds",
+            f"mean utilisation, {name}, fabric +-10 %, {show_count(seeds, 'seed')}",
             mean([mean(each) for each in uses[name]]),
             None,
             "%",

@@ -24,6 +24,7 @@ from allrail.calibrate.nccl import Cluster, ways
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError
+from allrail.results.units import show_count
 
 BUILT_WITH = (
     "a100x8_nvlink_allgather_v29.txt",
@@ -118,7 +119,9 @@ class Verdicts:
         ):
             judged = [one for one in some if one.agrees is not None]
             right = sum(bool(one.agrees) for one in judged)
-            lines.append(f"{name}: {right} of {len(judged)} verdicts agree")
+            lines.append(
+                f"{name}: {right} of {show_count(len(judged), 'verdict agrees', 'verdicts agree')}"
+            )
         left = [one for one in self.rows if one.agrees is None]
         lines += [f"not judged: {one.file}: {one.why}" for one in left]
         return lines

@@ -70,6 +70,17 @@ def show_number(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if places else text
 
 
+def show_count(count: int, one: str, many: str = "") -> str:
+    """A number of things: 1 layout, 1,200 layouts.
+
+    Args:
+        count: How many.
+        one: What one of them is called; a verb may follow, as in `layout is`.
+        many: The same of several; `one` with an s if empty.
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def plain_number(value: float, digits: int = 4) -> str:
     """The same without commas, for columns that programs may read: 11300.
 

@@ -10,7 +10,6 @@ tests show of them (`machine`). One rate was chosen with runs in view: that of a
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from allrail.reproduce.runs.predict import Outcome, predict
 from allrail.reproduce.runs.summary import Group
 from allrail.reproduce.runs.table import Run, read_table
 from allrail.reproduce.runs.units import Measured
+from allrail.results.units import show_count
 
 __all__ = ["Outcome", "Run", "Runs", "predict", "read_table", "run"]
 
@@ -120,22 +120,22 @@ class Runs:
     def told(self) -> list[str]:
         """The summary in lines."""
         lines = [
-            f"{one.name}: {one.rows} runs, mean error {_percent(one.mean)}, median "
+            f"{one.name}: {show_count(one.rows, 'run')}, mean error {_percent(one.mean)}, median "
             f"{_percent(one.median)}, {one.within[0]:.0%} within 20 %, {one.within[1]:.0%} within "
             f"30 %, {one.refused} refused"
             for one in self.groups
         ]
         right, total = self.pairs
         if total:
-            lines.append(f"layouts in the measured order: {right} of {total} pairs")
+            lines.append(f"layouts in the measured order: {right} of {show_count(total, 'pair')}")
         names = ", ".join(one.run.id for one in self.too_large) or "none"
         lines.append(f"ran, and are predicted not to fit: {names}")
         if self.memory:
             off = statistics.fmean(abs(one) for one in self.memory)
             near = sum(abs(one) <= NEAR for one in self.memory)
             lines.append(
-                f"memory, where it is stated: {len(self.memory)} runs, mean error {off:.1%}, "
-                f"{near} within 10 %"
+                f"memory, where it is stated: {show_count(len(self.memory), 'run')}, mean error"
+                f" {off:.1%}, {near} within 10 %"
             )
         return lines
 
@@ -216,13 +216,14 @@ def _judged(one: Outcome, measured: Measured) -> Row:
     source = one.run.comments.get("source", "")
     return Row(
         one.run.id,
-        math.nan if one.predicted is None else one.predicted.value,
+        None if one.predicted is None else one.predicted.value,
         number(measured.value, f"file `{source}`"),
         measured.unit,
         within=WITHIN,
         how="; ".join(() if one.predicted is None else one.predicted.assumed),
         why=one.refused or "",
         made=CHOSEN.get(device_of(one.run) or "", COMPUTED),
+        refused=one.predicted is None,
     )
 
 

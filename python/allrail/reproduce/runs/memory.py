@@ -17,6 +17,7 @@ from allrail.reproduce.published import Made, number
 from allrail.reproduce.rows import Reproduction, Row
 from allrail.reproduce.runs.predict import job_of, memory_of
 from allrail.reproduce.runs.table import Run, read_table
+from allrail.results.units import show_count
 
 TABLE = Path(__file__).with_name("memory.csv")
 
@@ -52,12 +53,21 @@ def run(path: Path | None = None, *, progress: Progress | None = None) -> Reprod
 
 
 def _row(one: Run) -> Row:
-    job = job_of(one)
     source = f"file `{one.comments.get('source', '')}`"
     stated = number(round((one.stated_memory or 0) / 1e9, 1), source)
-    if isinstance(job, str):
-        return Row(one.id, float("nan"), stated, "GB", within=WITHIN, digits=1, why=job, made=MADE)
-    memory = memory_of(job, job.software.recompute or "none")
+
+    def refused(why: str) -> Row:
+        return Row(
+            one.id, None, stated, "GB", within=WITHIN, digits=1, why=why, made=MADE, refused=True
+        )
+
+    try:
+        job = job_of(one)
+        if isinstance(job, str):
+            return refused(job)
+        memory = memory_of(job, job.software.recompute or "none")
+    except InputError as error:
+        return refused(str(error).replace("\n\n", "; "))
     return Row(
         one.id,
         job.software.shows(dict(memory.items())) / 1e9,
@@ -72,6 +82,10 @@ def _row(one: Run) -> Row:
 
 def _notes(rows: list[Row]) -> list[str]:
     off = [abs(row.difference) for row in rows if row.difference is not None]
-    near = sum(one <= WITHIN for one in off)
-    mean = sum(off) / len(off)
-    return [f"{len(off)} runs, mean error {mean:.1%}, {near} within {WITHIN:.0%}"]
+    told = show_count(len(rows), "run")
+    if off:
+        near = sum(one <= WITHIN for one in off)
+        told += f", mean error {sum(off) / len(off):.1%}, {near} within {WITHIN:.0%}"
+    if refused := len(rows) - len(off):
+        told += f", {refused} refused"
+    return [told]

@@ -290,10 +290,10 @@ def predict(run: Run) -> Outcome:
     """
     device = device_of(run)
     measured = measured_of(run, None if device is None else known_of(device).peak)
-    job = job_of(run)
-    if isinstance(job, str):
-        return Outcome(run, measured, None, job)
     try:
+        job = job_of(run)
+        if isinstance(job, str):
+            return Outcome(run, measured, None, job)
         return Outcome(run, measured, _predicted(job, measured))
     except InputError as error:
         return Outcome(run, measured, None, str(error).replace("\n\n", "; "))
