@@ -205,7 +205,7 @@ def of_device(device: str, precision: str, launch: str | None = None) -> Computi
                 len(some), told, Bar(_quantile(ratios, _OUTSIDE), _quantile(ratios, 1 - _OUTSIDE))
             )
     if same:
-        return Computing(0, f"{len(same)} runs on {device} in {precision} are too few to tell")
+        return Computing(0, f"{len(same)} on {device} in {precision}: too few runs to tell")
     where = f"{device} in {precision}" if here else device
     return Computing(0, f"no run on {where} was compared")
 

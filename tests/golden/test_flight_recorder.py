@@ -115,7 +115,7 @@ def test_verify_and_import_take_them_as_a_trace(dumps, tmp_path, allrail_cli):
 def test_without_durations_it_is_said_how_to_record_them(dumps, allrail_cli, words):
     outcome = allrail_cli(*words.split(), str(dumps / "pickled_0"))
     assert outcome.status == 2
-    assert "entries has a duration" in outcome.stderr
+    assert "it has no durations" in outcome.stderr
     assert "TORCH_NCCL_ENABLE_TIMING=1" in outcome.stderr
 
 

@@ -224,7 +224,7 @@ def test_the_first_tensor_that_differs_is_named():
     with pytest.raises(TrainingError) as caught:
         divergence.before_step()
     assert caught.value.field == "b"
-    assert "and 1 more tensors differ" in caught.value.why
+    assert "and 1 more tensor differ" in caught.value.why
     assert "after step 1: rank 2 has another value than the other 2" in caught.value.why
 
 

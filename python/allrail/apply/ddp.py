@@ -31,6 +31,7 @@ def files(decision: Decision) -> dict[str, str]:
         Inapplicable: DDP cannot do it.
     """
     from allrail import _core
+    from allrail.results.units import show_count
     from allrail.training import simulate_training, simulate_training_many
 
     decision.needs("ddp")
@@ -66,7 +67,7 @@ def files(decision: Decision) -> dict[str, str]:
         '    """Wrap a module of this job."""\n',
         *_made(caps, hook),
         "\n\n",
-        f"# {len(buckets)} buckets, in the order in which they close: bytes, and what closes it.\n",
+        f"# {show_count(len(buckets), 'bucket')}, as they close: bytes, and what closes it.\n",
     ]
     lines += [
         f"# {size:>12,} {name.removesuffix(' gradient')}\n" for name, size in buckets.values()

@@ -36,6 +36,7 @@ from allrail.calibrate.ran import AS_RINGS, DEFAULT, RINGS, STAGES, library_of
 from allrail.calibrate.switching import best_rows, by_algorithm, fastest
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
+from allrail.results.units import show_count
 
 _STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
 _BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
@@ -184,9 +185,9 @@ def calibrate(
     rows = sum(len(table.rows) for table in ordered)
     ranks = ", ".join(str(table.ranks) for table in ordered)
     about = (
-        f"Measured: {last.collective} over {ranks} ranks, {rows} rows. Under the default schedule,"
-        f" half of the rows are within {100 * median(off):.0f} %, nine of ten within"
-        f" {100 * _rows_error(judged):.0f} %."
+        f"Measured: {last.collective} over {ranks} ranks, {show_count(rows, 'row')}."
+        f" Under the default schedule, half of the rows are within {100 * median(off):.0f} %,"
+        f" nine of ten within {100 * _rows_error(judged):.0f} %."
     )
     if ran not in STAGES:
         about += f" The tables show {ran}, whose rates these are."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from allrail.errors import InputError, did_you_mean
+from allrail.results.units import show_count
 
 AROUND: dict[str, Callable[[float], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -175,7 +176,7 @@ def _named(tables: Sequence[Table]) -> str:
     for told in (
         [f" of {one.dtype}" if one.dtype else "" for one in tables],
         [f" of {one.redop}" if one.redop else "" for one in tables],
-        [f" on {one.hosts} machines" if one.hosts else "" for one in tables],
+        [f" on {show_count(one.hosts, 'machine')}" if one.hosts else "" for one in tables],
     ):
         if len(set(told)) > 1 and len(set(names)) < len(names):
             names = [name + more for name, more in zip(names, told, strict=True)]

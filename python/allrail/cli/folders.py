@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError
+from allrail.results.units import show_count
 
 if TYPE_CHECKING:
     from allrail.result import Result
@@ -155,5 +156,5 @@ def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:
         lines.append(f"trace     {folder / 'trace.json.gz'} (for ui.perfetto.dev)")
     lines.append(f"tables    {folder}/*.csv, *.parquet, result.json")
     if slices := sum(count or 0 for count in left_out):
-        lines.append(f"timeline  {slices:,} slices are left out: `--timeline` writes them")
+        lines.append(f"timeline  {show_count(slices, 'slice')} left out: `--timeline` writes them")
     output.text("\n".join(lines), err=True)

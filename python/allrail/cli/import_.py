@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from allrail.cli import options
+from allrail.results.units import show_count
 
 
 @click.command("import")
@@ -109,7 +110,8 @@ def command(
         output.note(note)
     if done.files:
         output.note(
-            f"{done.files:,} files with {done.nodes:,} nodes, {done.bytes:,} bytes in {folder}"
+            f"{show_count(done.files, 'file')} with {show_count(done.nodes, 'node')},"
+            f" {show_count(done.bytes, 'byte')} in {folder}"
         )
     output.note(f"run it: {shlex.join(['allrail', 'simulate', str(done.scenario)])}")
 

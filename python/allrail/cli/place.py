@@ -9,7 +9,7 @@ import click
 
 from allrail.cli import options
 from allrail.errors import InputError
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 
 _OPTIONS = {
     "count": "--count",
@@ -223,15 +223,18 @@ def _show_mixes(told: dict[str, Any]) -> None:
     if shares:
         algorithms = ", ".join(sorted({job["algorithm"] for job in shares["jobs"]}))
         output.note(
-            f"{len(shares['jobs'])} jobs run `{shares['run']}` ({algorithms}) at once, in "
+            f"{show_count(len(shares['jobs']), 'job runs', 'jobs run')} `{shares['run']}`"
+            f" ({algorithms}) at once, in "
             f"`{shares['world']}` over all shortest paths"
         )
         above = output.percent(shares["above_leaves"])
         output.note(f"{above} % of what they send into trees goes above leaf switches")
-    mixes = "1 mix" if told["count"] == 1 else f"{told['count']:,} mixes"
+    mixes = show_count(told["count"], "mix", "mixes")
     output.note(f"{mixes} of `{told['mix']}`, sizes in {told['unit']}")
     if told["sizes_dropped"]:
-        output.note(f"{told['sizes_dropped']:,} jobs of it are larger than the fabric: never drawn")
+        output.note(
+            f"never drawn, larger than the fabric: {show_count(told['sizes_dropped'], 'job')} of it"
+        )
 
 
 def _show_queue(told: dict[str, Any]) -> None:
@@ -243,7 +246,7 @@ def _show_queue(told: dict[str, Any]) -> None:
     )
     _notes(told)
     output.note(
-        f"{told['jobs']:,} jobs of `{told['source']}`, sizes in {told['unit']}; over "
+        f"{show_count(told['jobs'], 'job')} of `{told['source']}`, sizes in {told['unit']}; over "
         f"{show_number(told['makespan_s'], 6)} s they use "
         f"{output.percent(told['utilisation']['mean'])} %"
     )
@@ -253,7 +256,8 @@ def _notes(told: dict[str, Any]) -> None:
     from allrail.cli import output
 
     fabric = told["fabric"]
-    grid = f"{fabric['rows']} x {fabric['columns']} boards of {fabric['npus_per_board']} NPUs"
+    grid = f"{fabric['rows']} x {show_count(fabric['columns'], 'board')} of"
+    grid += f" {show_count(fabric['npus_per_board'], 'NPU')}"
     if fabric["rows"] == 1 == fabric["npus_per_board"]:
         grid = f"{fabric['columns']:,} NPUs, each counted as a board"
     failed = len(fabric["failed_boards"]) + told.get("failed", 0)

@@ -12,6 +12,7 @@ from types import FrameType
 import click
 
 from allrail.cli import options
+from allrail.results.units import show_count
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -69,7 +70,9 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
             else:
                 for model in sorted({one["model"] for one in found}):
                     output.text(str(report_of(next(one for one in found if one["model"] == model))))
-                output.note(f"{len(found)} records in {trace}: open it at ui.perfetto.dev")
+                output.note(
+                    f"{show_count(len(found), 'record')} in {trace}: open it at ui.perfetto.dev"
+                )
     if status:
         raise SystemExit(status)
 

@@ -10,7 +10,7 @@ import click
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.errors import InputError
-from allrail.results.units import plain_number
+from allrail.results.units import plain_number, show_count
 
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
@@ -145,7 +145,7 @@ def show(scenario: Scenario, result: Result) -> None:
     pairs = [
         ("fabric", f"{scenario.fabric.name} ({result.npus:,} NPUs)"),
         ("collective", collectives),
-        ("schedule", f"{result.policy}, {result.order}, {result.chunks} chunks"),
+        ("schedule", f"{result.policy}, {result.order}, {show_count(result.chunks, 'chunk')}"),
         ("time_us", f"{result.time_us:.3f}"),
         ("ideal_time_us", f"{result.ideal_time_us:.3f}"),
         ("bound_time_us", f"{result.bound_time_us:.3f} (the time is {fastest} % above it)"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.cli import options
+from allrail.results.units import show_count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,9 +103,9 @@ def show(swept: Swept) -> None:
     if cells:
         output.table(header, cells)
     if len(rows) < len(table):
-        output.note(f"the best {len(rows)} of {len(table):,} points by {swept.shown}")
+        output.note(f"the best {len(rows)} of {show_count(len(table), 'point')} by {swept.shown}")
     if swept.known:
-        output.note(f"{swept.known:,} points were known from before")
+        output.note(f"known from before: {show_count(swept.known, 'point')}")
     _tell_errors(swept)
     if len(good):
         output.predicted(
@@ -163,6 +164,6 @@ def _tell_errors(swept: Swept) -> None:
     kinds = wrong.group_by(ERROR, maintain_order=True).len().sort("len", descending=True)
     for text, count in kinds.head(3).iter_rows():
         one = wrong.filter(wrong[ERROR] == text)["point"][0]
-        output.note(f"{count:,} points failed, such as {one}: {text}")
+        output.note(f"{show_count(count, 'point')} failed, such as {one}: {text}")
     if len(kinds) > 3:
-        output.note(f"{len(kinds) - 3} more kinds of errors are in the table")
+        output.note(f"in the table: {show_count(len(kinds) - 3, 'more kind')} of errors")

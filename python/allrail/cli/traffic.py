@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allrail.cli import output
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,7 +135,10 @@ def show(scenario: Scenario, result: TrafficResult) -> None:
         pairs += [
             ("packets", f"{result.packets:,} of {built['packet_bytes']:,} B"),
             ("packet_hops", f"{result.packet_hops:,}"),
-            ("buffers", f"{built['buffer_bytes']:,} B a port, {built['channels']} channels"),
+            (
+                "buffers",
+                f"{built['buffer_bytes']:,} B a port, {show_count(built['channels'], 'channel')}",
+            ),
         ]
     output.pairs(pairs)
     _notes([result])

@@ -10,7 +10,7 @@ import click
 from allrail.accuracy import lines
 from allrail.cli import output
 from allrail.errors import show as written
-from allrail.results.units import plain_number, show_number
+from allrail.results.units import plain_number, show_count, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,7 +159,10 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
     pairs = [
         ("fabric", f"{scenario.fabric.name} ({result.npus:,} NPUs)"),
         ("workload", _workload(scenario)),
-        ("schedule", f"{result.policy}, {result.order}, {result.chunks} chunks; {tensor}"),
+        (
+            "schedule",
+            f"{result.policy}, {result.order}, {show_count(result.chunks, 'chunk')}; {tensor}",
+        ),
         ("step_time_us", f"{step:.3f}" + (f" ({above} % above the bound)" if above else "")),
         ("compute_us", _part(result.compute_us, step)),
         (
@@ -238,7 +241,7 @@ def _show_actors(result: TrainingResult) -> None:
         ],
     )
     if len(result.actors) > MOST_ACTORS:
-        output.note(f"{len(result.actors) - MOST_ACTORS} more actors are in `--json`")
+        output.note(f"in `--json`: {show_count(len(result.actors) - MOST_ACTORS, 'more actor')}")
 
 
 def _show_path(result: TrainingResult) -> None:
@@ -260,7 +263,7 @@ def _show_path(result: TrainingResult) -> None:
         ],
     )
     if len(kinds) > MOST_PARTS:
-        output.note(f"{len(kinds) - MOST_PARTS} shorter kinds of parts are in `--json`")
+        output.note(f"in `--json`: {show_count(len(kinds) - MOST_PARTS, 'shorter kind')} of parts")
 
 
 def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:

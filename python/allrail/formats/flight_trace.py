@@ -14,6 +14,7 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.formats.flight_recorder import Call, Dump, Unit, units
+from allrail.results.units import show_count
 
 
 def write_traces(dumps: Sequence[Dump], folder: Path) -> list[Path]:
@@ -46,8 +47,9 @@ def no_durations(dumps: Sequence[Dump]) -> InputError:
     Args:
         dumps: All of them.
     """
+    calls = sum(len(one.calls) for one in dumps)
     return InputError(
-        f"none of its {sum(len(one.calls) for one in dumps)} entries has a duration",
+        f"it has no durations: {show_count(calls, 'entry', 'entries')}",
         source=dumps[0].source,
         hint="run the job with `TORCH_NCCL_ENABLE_TIMING=1`; gloo records no durations",
     )
@@ -63,10 +65,14 @@ def left_out(dumps: Sequence[Dump]) -> list[str]:
     every = [unit for dump in dumps for unit in units(dump)]
     untimed = sum(unit.duration_us is None for unit in every)
     if untimed:
-        notes.append(f"{untimed} of {len(every)} recorded kernels have no duration: left out")
+        of = show_count(len(every), "recorded kernel")
+        notes.append(f"left out, without a duration: {untimed} of {of}")
     hung = sum(not call.completed for dump in dumps for call in dump.calls)
     if hung:
-        notes.append(f"{hung} recorded calls were not over when the dump was written")
+        notes.append(
+            show_count(hung, "recorded call was", "recorded calls were")
+            + " not over when the dump was written"
+        )
     return notes
 
 

@@ -9,6 +9,7 @@ from allrail.errors import InputError
 from allrail.files import staged_folder
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import LAYERS
+from allrail.results.units import show_count
 
 
 def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
@@ -48,8 +49,9 @@ def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
     told = []
     if leaves:
         told.append(
-            f"`{loop}` runs {len(runs)} of the file's {len(runs) + len(leaves)} collectives, as in"
-            f" ASTRA-sim; the first that it leaves out is of layer `{leaves[0][0].name}`",
+            f"`{loop}` runs {len(runs)} of the file's"
+            f" {show_count(len(runs) + len(leaves), 'collective')}, as in ASTRA-sim;"
+            f" the first that it leaves out is of layer `{leaves[0][0].name}`",
         )
     return Imported(
         source=LAYERS,

@@ -8,6 +8,7 @@ from typing import Any
 from allrail.calibrate.table import AROUND
 from allrail.report.bandwidth import NAME, picture
 from allrail.report.document import Cell, Cells, Page, Picture, Section, Table, Words
+from allrail.results.units import show_count
 
 _MEANINGS = {
     "measured": "What the tables have.",
@@ -32,7 +33,7 @@ def page(told: Mapping[str, Any]) -> Page:
         cards.append(("error", f"± {100 * bar:.1f} %", "that the fabric carries"))
     headline = f"Half of the sizes are within {100 * told['error']:.0f} %."
     return Page(
-        title=f"Calibrated: {told['collective']} over {told['ranks']:,} ranks",
+        title=f"Calibrated: {told['collective']} over {show_count(told['ranks'], 'rank')}",
         subtitle=fabric.get("about", ""),
         badges=[("good", "measured")],
         headline=headline,
@@ -63,7 +64,7 @@ def _pictures(told: Mapping[str, Any]) -> list[Picture]:
             word: [(one["bytes"], around * one["bytes"] / one[f"{word}_us"] / 1e3) for one in some]
             for word in ("simulated", "measured")
         }
-        title = f"{collective} over {ranks:,} ranks"
+        title = f"{collective} over {show_count(ranks, 'rank')}"
         pictures.append(picture(f"{NAME}-{number}", title, lines))
     return pictures
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.foreign import printable
 from allrail.report import style
-from allrail.results.units import show_number, show_percent, time_unit
+from allrail.results.units import show_count, show_number, show_percent, time_unit
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -142,7 +142,7 @@ class Table:
     def notes(self) -> str:
         """What stands below, with how many rows are left out."""
         left = len(self.rows) - MOST_ROWS
-        more = f"{left:,} more rows are in the files beside this page." if left > 0 else ""
+        more = f"In the files beside this page: {show_count(left, 'more row')}." if left > 0 else ""
         return " ".join(text for text in (self.note, more) if text)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from allrail.calibrate.shape import size_text
 from allrail.report.bandwidth import NAME, picture
 from allrail.report.document import Cell, Cells, Page, Picture, Section, Table, Words
+from allrail.results.units import show_count
 
 _MEANINGS = {
     "expected": "What NCCL's own algorithms take on this fabric, and what the host takes.",
@@ -31,8 +32,9 @@ def page(told: Mapping[str, Any]) -> Page:
         cards.append(("large sizes", f"{100 * large:.0f} %", "of the expected bandwidth"))
         headline = f"Large sizes reach {100 * large:.0f} % of the expected bandwidth."
     return Page(
-        title=f"Expected: {told['collective']} over {told['ranks']:,} ranks of {told['fabric']}",
-        subtitle=f"{told['machines']:,} machine{'s' if told['machines'] > 1 else ''}",
+        title=f"Expected: {told['collective']} over {show_count(told['ranks'], 'rank')}"
+        f" of {told['fabric']}",
+        subtitle=show_count(told["machines"], "machine"),
         badges=[("good", "measured")] if large is not None else [("plain", "expected")],
         headline=headline,
         summary=[one["told"] for one in told["falls"]],

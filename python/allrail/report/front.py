@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from allrail.report.document import Cell, Chart, Section, Table
 from allrail.report.points import data as points_data
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 
 MOST_POINTS = 10_000
 T = TypeVar("T")
@@ -53,8 +53,8 @@ def front_section(points: Sequence[tuple[float, float, str]], *, rate: str) -> S
             line="nothing cheaper does more",
             axes=["cost (M$)", rate],
         ),
-        words=f"{len(shown):,} points, {len(front):,} of them on the front.",
-        note=f"{left:,} more points are in the table beside this page." if left else "",
+        words=f"{show_count(len(shown), 'point')}, {len(front):,} of them on the front.",
+        note=f"In the table beside this page: {show_count(left, 'more point')}." if left else "",
     )
     table = Table(
         "cheapest",

@@ -19,7 +19,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.points import data as points_data
-from allrail.results.units import show_number, show_percent
+from allrail.results.units import show_count, show_number, show_percent
 
 _MEANINGS = {
     "layout": "tp, cp, ep, pp, dp: tensor, context, expert, pipeline and data parallelism; v: "
@@ -44,8 +44,8 @@ def page(told: Mapping[str, Any]) -> Page:
     worlds = ["dims"]
     return Page(
         title=f"Layouts of {job['model']} on {job['npus']:,} NPUs",
-        subtitle=f"{told['layouts']:,} layouts on {job['fabric']}, {job['device']},"
-        f" {job['global_batch']:,} samples a step",
+        subtitle=f"{show_count(told['layouts'], 'layout')} on {job['fabric']}, {job['device']},"
+        f" {show_count(job['global_batch'], 'sample')} a step",
         badges=badges(worlds, calibrated=told["calibrated"]),
         headline=f"{best['name']} is recommended: {show_number(best['step_s'])} s a step.",
         summary=[*_summary(told), f"The numbers are {word}. {trust}"],
@@ -53,7 +53,7 @@ def page(told: Mapping[str, Any]) -> Page:
             ("tokens/s an NPU", _rate(best["tokens_per_s_per_npu"]), ""),
             ("step", f"{show_number(best['step_s'])} s", f"recomputes {best['recompute']}"),
             ("memory", f"{best['memory_gb']:.0f} GB", _capacity(best)),
-            ("simulated", f"{told['simulated']:,}", f"of {told['layouts']:,} layouts"),
+            ("simulated", f"{told['simulated']:,}", f"of {show_count(told['layouts'], 'layout')}"),
         ],
         sections=[
             Section("layouts", "Layouts, simulated", [_ranked(told)]),
@@ -115,9 +115,9 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
     ranked = told["ranked"]
     best, fastest = _recommended(told), ranked[0]
     counts = (
-        f"Simulated: {told['simulated']:,} of {told['layouts']:,} layouts; {len(told['pruned']):,}"
-        f" are provably no better, {len(told['too_large']):,} do not fit even with full"
-        f" recomputation, {len(told['refused']):,} cannot be."
+        f"Simulated: {told['simulated']:,} of {show_count(told['layouts'], 'layout')};"
+        f" {len(told['pruned']):,} provably no better, {len(told['too_large']):,} too large even"
+        f" with full recomputation, {len(told['refused']):,} impossible."
     )
     said = [
         counts,
@@ -126,8 +126,8 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
     ]
     if told["stopped"]:
         said.append(
-            f"Stopped: {told['stopped']}; {len(told['left']):,} layouts are left, and"
-            f" {told['unseen']:,} were not looked at."
+            f"Stopped: {told['stopped']}; {show_count(len(told['left']), 'layout')} left,"
+            f" {told['unseen']:,} not looked at."
         )
     if best["name"] != fastest["name"]:
         said.append(
@@ -216,7 +216,7 @@ def _chart(ranked: list[dict[str, Any]]) -> list[Chart]:
                 line="nothing smaller is faster",
                 axes=["memory (GB)", "tokens/s an NPU"],
             ),
-            words=f"{len(points):,} layouts, as in the table above.",
+            words=f"{show_count(len(points), 'layout')}, as in the table above.",
         )
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -190,7 +190,7 @@ def utilisation(told: dict[str, Any]) -> Figure:
             )
         axes.set_xlim(low, 100.6)
         axes.set_title(
-            f"{told['name']}, {len(values):,} mixes of {told['mix']}: median "
+            f"{told['name']}, {show_count(len(values), 'mix', 'mixes')} of {told['mix']}: median "
             f"{100 * summary['median']:.1f} %",
             loc="left",
         )
@@ -269,7 +269,7 @@ def boards(told: dict[str, Any]) -> Figure:
         mix = told["mixes"][0]
         axes.set_title(
             f"{told['name']}, mix 0: {100 * mix['utilisation']:.1f} % of the working boards, "
-            f"{mix['placed']:,} jobs placed, {mix['left_out']:,} left out",
+            f"{show_count(mix['placed'], 'job')} placed, {mix['left_out']:,} left out",
             loc="left",
         )
         axes.set_xlabel("NPUs, line by line" if wrapped else "column of boards")
@@ -295,7 +295,7 @@ def queue(told: dict[str, Any]) -> Figure:
         axes.axhline(told["fabric"]["boards"], color=INK, linewidth=1)
         axes.set_ylim(0, 1.08 * told["fabric"]["boards"])
         axes.set_title(
-            f"{told['name']}, {told['jobs']:,} jobs of {told['source']}: "
+            f"{told['name']}, {show_count(told['jobs'], 'job')} of {told['source']}: "
             f"{100 * told['utilisation']['mean']:.1f} % in use, median wait "
             f"{show_number(told['waiting_s']['median'])} s",
             loc="left",

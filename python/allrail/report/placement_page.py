@@ -19,7 +19,7 @@ from allrail.report.document import (
 )
 from allrail.report.style import GRID, HUES
 from allrail.report.timeline import Bar, Row, timeline
-from allrail.results.units import show_number, show_percent
+from allrail.results.units import show_count, show_number, show_percent
 
 TITLES = {
     "utilisation": "How much of the boards mixes use",
@@ -50,12 +50,13 @@ def page(told: Mapping[str, Any], *, pictures: Mapping[str, str], version: str) 
         for name, svg in pictures.items()
     ]
     fabric = told["fabric"]
-    boards = f"{fabric['rows']:,} × {fabric['columns']:,} boards of {fabric['npus_per_board']} NPUs"
+    boards = f"{fabric['rows']:,} × {show_count(fabric['columns'], 'board')} of"
+    boards += f" {show_count(fabric['npus_per_board'], 'NPU')}"
     waits = "ran" in told
     mean = told["utilisation"]["mean"]
     if waits:
         headline = f"{show_percent(mean)} of the boards are in use, on average."
-        what = f"{told['jobs']:,} jobs of {told['source']}, which arrive, wait and leave"
+        what = f"{show_count(told['jobs'], 'job')} of {told['source']}: arriving, waiting, leaving"
         sections = [
             Section("timeline", "Timeline", _queue(told)),
             Section("results", "Boards in use", drawn),
@@ -63,7 +64,7 @@ def page(told: Mapping[str, Any], *, pictures: Mapping[str, str], version: str) 
         ]
     else:
         headline = f"Mixes use {show_percent(mean)} of the working boards, on average."
-        what = f"{told['count']:,} mixes of {told['mix']}"
+        what = f"{show_count(told['count'], 'mix', 'mixes')} of {told['mix']}"
         sections = [
             Section("results", "Boards in use", drawn),
             Section("mixes", "Mixes", [_mixes(told)]),
@@ -194,7 +195,11 @@ def _queue(told: Mapping[str, Any]) -> list[Block]:
     def bars(first: str, last: str, colour: str) -> list[Bar]:
         return [
             Bar(
-                1e6 * job[first], 1e6 * job[last], f"job {index}", colour, f"{job['boards']} boards"
+                1e6 * job[first],
+                1e6 * job[last],
+                f"job {index}",
+                colour,
+                show_count(job["boards"], "board"),
             )
             for index, job in enumerate(told["ran"])
             if job[last] > job[first]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from allrail.report.document import Chart, Words
 from allrail.results.lanes import assign_lanes
-from allrail.results.units import show_percent, show_time
+from allrail.results.units import show_count, show_percent, show_time
 
 MOST_SPANS = 300_000
 """Of a timeline: packed, about 2 MB of a page; a browser draws them in a fraction of a second."""
@@ -91,12 +91,14 @@ def timeline(
     notes = []
     if drawn < count:
         notes.append(
-            f"Of {count:,} spans {drawn:,} are drawn: neighbours shorter than {show_time(width)} "
-            "became one, whose words say how many they are; trace and table beside this page have "
-            "all."
+            f"Drawn: {drawn:,} of {show_count(count, 'span')}; neighbours shorter than"
+            f" {show_time(width)} became one, whose words say how many they are; trace and"
+            " table beside this page have all."
         )
     if len(rows) > len(shown):
-        notes.append(f"{len(rows) - len(shown):,} more rows are in the table beside this page.")
+        notes.append(
+            f"In the table beside this page: {show_count(len(rows) - len(shown), 'more row')}."
+        )
     groups = len({row.group for row in shown})
     return Chart(
         name=name,
@@ -108,7 +110,8 @@ def timeline(
             "legend": [list(pair) for pair in legend],
             **_encoded(shown, lanes, end_us=end_us),
         },
-        words=f"{drawn:,} spans in {len(shown):,} rows of {groups:,}, over {show_time(end_us)}.",
+        words=f"{show_count(drawn, 'span')} in {show_count(len(shown), 'row')} of {groups:,}, over"
+        f" {show_time(end_us)}.",
         note=" ".join(notes),
     )
 
@@ -130,7 +133,9 @@ def left_out(results: Sequence[Recorded]) -> list[Words]:
     slices = sum(one.timeline_left_out or 0 for one in results)
     if not slices:
         return []
-    return [Words([f"{slices:,} slices are left out; `--timeline` beside `--out` shows them."])]
+    return [
+        Words([f"Left out: {show_count(slices, 'slice')}; `--timeline` beside `--out` shows them."])
+    ]
 
 
 def thinned(
@@ -185,7 +190,7 @@ def _merged(lane: Sequence[Bar], width: float) -> list[Bar]:
                 Bar(
                     some[0].start_us,
                     some[-1].end_us,
-                    f"{len(some):,} spans",
+                    show_count(len(some), "span"),
                     max(busy, key=lambda colour: busy[colour]),
                     f"from {some[0].name} to {some[-1].name}, busy {part} of it",
                 )

@@ -22,7 +22,7 @@ from allrail.report.style import (
     bare,
     style,
 )
-from allrail.results.units import show_number, time_unit
+from allrail.results.units import show_count, show_number, time_unit
 from allrail.training_result import PURPOSES, Slice, TrainingResult
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def step(name: str, result: TrainingResult) -> Figure:
         axes.grid(axis="x", color=GRID, linewidth=0.5)
         bare(axes)
         left_out = len(result.actors) - len(actors)
-        more = f"; {left_out} more actors are not drawn" if left_out else ""
+        more = f"; not drawn: {show_count(left_out, 'more actor')}" if left_out else ""
         head = f"{name}:  the last step, {show_number((end - start) / factor)} {unit}{more}"
         axes.set_title(head, loc="left", pad=4)
         axes.set_xlabel(f"time ({unit})")

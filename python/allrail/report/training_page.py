@@ -24,7 +24,7 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.report.training import BY_PURPOSE, PASSES, shade
-from allrail.results.units import show_percent, show_size, show_time
+from allrail.results.units import show_count, show_percent, show_size, show_time
 from allrail.training_result import ActorResult, Slice, TrainingResult
 
 TITLES = {
@@ -154,7 +154,7 @@ def _summary(
     where = f"{', '.join(fabrics)} ({first.npus:,} NPUs)"
     where += f"{several}, in the world {worlds}"
     said = [
-        f"Simulated: {first.iterations} iterations of {models} on {where}.",
+        f"Simulated: {show_count(first.iterations, 'iteration')} of {models} on {where}.",
         f"The numbers are {word}. {trust}",
     ]
     said += [f"{told[0].upper()}{told[1:]}." for told in lines(one.known for one in ones)]

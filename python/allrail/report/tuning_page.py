@@ -20,7 +20,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.points import data as points_data
-from allrail.results.units import show_percent, show_time
+from allrail.results.units import show_count, show_percent, show_time
 
 
 def page(told: Mapping[str, Any]) -> Page:
@@ -38,16 +38,16 @@ def page(told: Mapping[str, Any]) -> Page:
     gain = show_percent(told["gain"])
     return Page(
         title=f"Schedule of {told['name']}, tuned",
-        subtitle=f"{len(trials):,} trials over {', '.join(told['knobs'])}",
+        subtitle=f"{show_count(len(trials), 'trial')} over {', '.join(told['knobs'])}",
         badges=badges([told["world"]], calibrated=told["calibrated"]),
         headline=f"{gain} shorter with the best values."
         if changed
         else "Nothing is faster than the scenario as it is.",
         summary=[
-            f"Simulated: {len(trials):,} trials, the first with the scenario as it is.",
+            f"Simulated: {show_count(len(trials), 'trial')}, the first with the scenario as it is.",
             f"The search is {told['sampler']}.",
             *([f"What would help: {changed}."] if changed else []),
-            *([f"{failed:,} trials could not be simulated."] if failed else []),
+            *([f"{show_count(failed, 'trial')} could not be simulated."] if failed else []),
             f"The numbers are {word}. {trust}",
         ],
         cards=[
@@ -110,7 +110,7 @@ def _chart(told: Mapping[str, Any]) -> list[Chart]:
                 line="the best so far",
                 axes=["trial", "shorter (%)"],
             ),
-            words=f"{len(points):,} trials, as in the table below.",
+            words=f"{show_count(len(points), 'trial')}, as in the table below.",
         )
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allrail.report.document import Block, Cell, Cells, Page, Section, Table, Words
-from allrail.results.units import show_number, show_percent
+from allrail.results.units import show_count, show_number, show_percent
 
 _NEAR = 0.02
 """Of a step: what is nearer is called right."""
@@ -33,7 +33,7 @@ def page(told: Mapping[str, Any]) -> Page:
     headline = "The prediction was right" if abs(off) < _NEAR else "The prediction was off"
     return Page(
         title=f"Predicted against measured: {told['run']}",
-        subtitle=f"{told['ranks']:,} ranks, {told['steps']:,} steps",
+        subtitle=f"{show_count(told['ranks'], 'rank')}, {show_count(told['steps'], 'step')}",
         badges=[("good", "measured")],
         headline=f"{headline}: {how}.",
         summary=_summary(told),

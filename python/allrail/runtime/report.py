@@ -272,7 +272,8 @@ def _slow(record: Record, uses: Sequence[Use]) -> list[str]:
 
 
 def _lines(report: Report) -> list[str]:
-    lines = [f"rank {report.rank} of {report.ranks}, {report.steps} steps"]
+    many = "s" * (report.steps != 1)
+    lines = [f"rank {report.rank} of {report.ranks}, {report.steps} step{many}"]
     if report.step_ms is None or report.interval_ms is None or report.exposed_ms is None:
         lines.append("no step was seen whole: three or more are needed")
     else:
@@ -306,5 +307,5 @@ def _lines(report: Report) -> list[str]:
         lines.append(report.exchange)
     lines += [f"! {line}" for line in report.findings]
     if report.lost:
-        lines.append(f"# {report.lost} older records of the node were overwritten")
+        lines.append(f"# overwritten, of the node's older records: {report.lost}")
     return lines

@@ -22,7 +22,7 @@ from allrail.report.document import (
 )
 from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 from allrail.results.write import input_tree
 from allrail.sweeps.picture import more_is_better, rates, with_unit
 from allrail.sweeps.table import ERROR
@@ -63,12 +63,12 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
     return render(
         Page(
             title=f"Sweep of {name}",
-            subtitle=f"{len(table):,} points over {', '.join(swept.fields)}",
+            subtitle=f"{show_count(len(table), 'point')} over {', '.join(swept.fields)}",
             badges=badges(worlds, calibrated=calibrated) if worlds else [],
             headline=_headline(good, shown, changed, lower=lower),
             summary=[
                 *_summary(good, shown, changed, lower=lower),
-                *([f"{failed:,} points failed; the table says why."] if failed else []),
+                *([f"{show_count(failed, 'point')} failed; the table says why."] if failed else []),
                 *([f"The numbers are {word}. {trust}"] if worlds else []),
             ],
             sections=[

@@ -121,7 +121,8 @@ class Divergence:
         if not differ:  # what was compared has changed on its way, and not the parameters
             return
         first = differ[0]
-        more = f", and {len(differ) - 1} more tensors" if len(differ) > 1 else ""
+        others = len(differ) - 1
+        more = f", and {others} more tensor{'s' * (others > 1)}" if others else ""
         who = who_differs(table[:, first].tolist())
         raise TrainingError(
             f"this parameter{more} differ{'' if more else 's'} between ranks after step"

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from allrail.foreign import printable
+from allrail.results.units import show_count
 from allrail.verify.collectives import Exchange
 from allrail.verify.fit import Carried
 
@@ -111,7 +112,7 @@ def _lines(verdict: Verdict) -> list[str]:
     if verdict.rank is not None:
         whose = f"computing as on rank {verdict.rank}"
     lines = [
-        f"{verdict.ranks} ranks, {verdict.steps} step{'s' * (verdict.steps != 1)}; {whose}",
+        f"{show_count(verdict.ranks, 'rank')}, {show_count(verdict.steps, 'step')}; {whose}",
         f"measured                {verdict.measured_ms:10.3f} ms  ({share:.0f} % exposed)",
         f"predicted, as planned   {verdict.planned_ms:10.3f} ms  {against(verdict.planned_ms)}",
         f"predicted, as measured  {verdict.refitted_ms:10.3f} ms  {against(verdict.refitted_ms)}",

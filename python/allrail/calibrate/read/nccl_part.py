@@ -12,6 +12,7 @@ from allrail.calibrate.read.nccl_rows import Found, number_of, whole_of
 from allrail.calibrate.read.programs import MISTAKES
 from allrail.calibrate.table import Row, Table, bounds, ranks_of
 from allrail.errors import InputError
+from allrail.results.units import show_count
 
 _ZERO = 0.005
 """GB/s: less is printed as 0.00."""
@@ -130,7 +131,9 @@ class Part:
         if self.twice:
             notes.append("ranks are listed twice: several processes ran, each on its own")
         if self.cut:
-            notes.append(f"{self.cut} rows were cut off or changed")
+            notes.append(
+                show_count(self.cut, "row was cut off or changed", "rows were cut off or changed")
+            )
         # Of fast rows: the others' bandwidths have too few digits.
         fastest = max(rate for rate, _ in ratios)
         fast = [each for each in ratios if each[0] >= fastest / 4]
@@ -141,13 +144,13 @@ class Part:
         told = members.ranks or self.told
         counted = None if name is None else ranks_of(name, fast, told)
         if told and counted and told != counted:
-            notes.append(f"{told} ranks are listed, the bandwidths are of {counted}: these count")
+            notes.append(f"listed: {told} ranks; the bandwidths are of {counted}, which count")
         ranks = counted or told
         complete = ranks == members.ranks and members.complete and not self.twice
         if complete and members.groups > 1:
             notes.append(
-                f"{members.groups} groups of {ranks} ranks at once, each on {members.hosts}"
-                + (" machine" if members.hosts == 1 else " machines")
+                f"{members.groups} groups of {ranks} ranks at once, each on"
+                f" {show_count(members.hosts, 'machine')}"
             )
         return Table(
             collective=name,
