@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from allrail import simulate_training
-from allrail.apply import apply
+from allrail.apply import apply, offers
+from allrail.apply.decision import Decision
 from allrail.errors import InputError
 from allrail.layouts import (
     TOOLS,
@@ -127,6 +128,87 @@ def test_a_tool_gets_only_what_apply_writes_files_for(tool, tmp_path):
         tree = one.layout.scenario(job, recompute=one.recompute, microbatches=count)
         [written] = apply(tree, tmp_path / one.layout.name, targets=[tool])
         assert written.files
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_plan_for_a_tool_has_no_schedule_that_its_files_do_not_say(tool, folder, allrail_cli):
+    asked = ["plan", *SMALL, "--global-batch", "64", "--for", tool, "--top", "1"]
+    told = allrail_cli(*asked, "--json", "--out", "best.yaml")
+    assert told.status == 0, told.stderr
+    [schedules] = json.loads(told.stdout)["schedules"]
+    decided = yaml.safe_load((folder / "best.yaml").read_text()).get("schedule", {})
+    assert decided == schedules["schedule"]
+    [written] = apply(folder / "best.yaml", folder / "job", targets=[tool])
+    assert written.files
+    assert written.left == ()
+    if tool in ("fsdp", "torchtitan"):  # both leave collectives and gradients' order to others
+        assert schedules["tried"] == 0
+    if tool in ("allrail", "ddp"):
+        assert schedules["tried"] > 0
+
+
+def test_what_a_tool_says_of_schedules_is_what_apply_says(folder):
+    tree = {
+        "schema_version": 1,
+        "fabric": {"dimensions": SWITCHES},
+        "workload": {
+            "model": {"transformer": SIZES},
+            "global_batch": 64,
+            "compute": {"device": "a100"},
+            "parallelism": {"dp": 16},
+        },
+    }
+    tried = [
+        {"chunks": 8},
+        {"algorithms": "auto"},
+        {"tensor": {"policy": "ddp"}},
+        {"tensor": {"policy": "priority"}},
+        {"tensor": {"policy": "bytescheduler", "partition": "4 MiB", "credit": "16 MiB"}},
+        {"tensor": {"policy": "fifo", "exchange": "parameter_server"}},
+        {"algorithms": ["ring", "ring"], "tensor": {"policy": "priority"}},
+    ]
+    decision = Decision.of(tree)
+    assert not any(offers(tool, decision, {"policy": "baseline"}) for tool in TOOLS)
+    said = set()
+    for tool in TOOLS:
+        sharded = {**tree["workload"]["parallelism"], "zero": 3 if tool == "fsdp" else 0}
+        own = {**tree, "workload": {**tree["workload"], "parallelism": sharded}}
+        decision = Decision.of(own)
+        for number, schedule in enumerate(tried):
+            try:
+                where = folder / f"{tool}-{number}"
+                [written] = apply({**own, "schedule": schedule}, where, targets=[tool])
+                carried = not written.left
+            except InputError:
+                carried = False
+            assert offers(tool, decision, schedule) is carried, (tool, schedule)
+            said.add((tool, carried))
+    assert ("allrail", True) in said
+    assert ("allrail", False) in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "schedule", "status", "words"),
+    [
+        (
+            "megatron",
+            "tensor={policy: fifo, exchange: parameter_server}",
+            2,
+            "leave `schedule.tensor.exchange` out",
+        ),
+        ("megatron", "chunks=8", 0, "# not in the files for `megatron`: schedule.chunks: 8"),
+        ("allrail", "chunks=8", 0, ""),
+        ("any", "chunks=8", 0, ""),
+    ],
+)
+def test_a_schedule_of_ones_own_is_held_against_the_tool(
+    tool, schedule, status, words, folder, allrail_cli
+):
+    more = ["--for", tool, "--set", f"schedule.{schedule}", "--top", "1", "--schedules", "0"]
+    told = allrail_cli("plan", *SMALL, *more)
+    assert told.status == status, told.stderr
+    assert words in told.stdout + told.stderr
+    assert ("not in the files" in told.stdout) is words.startswith("# not")
 
 
 def test_a_plan_for_the_runtime_is_a_job_of_its_ranks(folder, allrail_cli):

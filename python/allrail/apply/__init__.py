@@ -7,14 +7,15 @@ becomes of each key of `schedule`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from allrail.apply import ddp, fsdp, job_file, megatron, nccl, torchtitan
 from allrail.apply.decision import Decision, Inapplicable
-from allrail.apply.keys import keep_to
+from allrail.apply.keys import decided, keep_to
 from allrail.errors import InputError, did_you_mean
 from allrail.files import staged_folder
 from allrail.manifest import reading
@@ -84,6 +85,27 @@ def apply(
     with reading():
         decision = Decision.of(scenario, sets=sets)
         return _write(decision, named, folder)
+
+
+def offers(tool: str, decision: Decision, schedule: Mapping[str, Any]) -> bool:
+    """Whether a tool's files say another schedule, all of it.
+
+    Args:
+        tool: Of `TARGETS`.
+        decision: What a scenario has decided.
+        schedule: Keys of `schedule` that take the place of the scenario's.
+    """
+    tree = {**decision.tree, "schedule": {**decision.schedule, **schedule}}
+    changed = replace(decision, tree=tree)
+    if decided(changed) == decided(decision):
+        return False
+    try:
+        left = keep_to(tool, changed)
+        if not left and hasattr(TARGETS[tool], "check"):
+            TARGETS[tool].check(changed)
+    except Inapplicable:
+        return False
+    return not left
 
 
 def _write(decision: Decision, named: list[str], folder: Path) -> list[Written]:

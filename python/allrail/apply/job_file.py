@@ -32,6 +32,22 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: The runtime cannot do it.
     """
+    return _made(decision)
+
+
+def check(decision: Decision) -> None:
+    """Refuse what the runtime cannot do, of a schedule too.
+
+    Args:
+        decision: What a scenario has decided.
+
+    Raises:
+        Inapplicable: The runtime cannot do it.
+    """
+    _made(decision)
+
+
+def _made(decision: Decision) -> dict[str, str]:
     from allrail.api import plan
     from allrail.files import yaml_text
 

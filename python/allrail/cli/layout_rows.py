@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from allrail.results.units import show_count
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -143,13 +145,14 @@ def tell(answer: Answer) -> None:
         output.note(f"{one.ranked.layout.name}: {one.words}")
     space = answer.space
     output.note(
-        f"{len(space.layouts)} layouts: {len(found.ranked)} simulated,"
-        f" {len(found.pruned)} provably no better, {len(found.too_large)} do not fit even with full"
-        f" recomputation, {len(found.refused)} cannot be; {job.global_batch} samples a step"
+        f"{show_count(len(space.layouts), 'layout')}: {len(found.ranked)} simulated,"
+        f" {len(found.pruned)} provably no better, {len(found.too_large)} too large even with full"
+        f" recomputation, {len(found.refused)} impossible; "
+        f"{show_count(job.global_batch, 'sample')} a step"
     )
     _tell_rest(found)
     for why, count in space.refused.most_common():
-        output.note(f"not tried, {count:,} times: {why}")
+        output.note(f"not tried, {show_count(count, 'time')}: {why}")
     for note in answer.notes:
         output.note(note)
 
@@ -160,7 +163,9 @@ def _tell_rest(found: Found) -> None:
 
     if found.stopped:
         open_ = [one for one in found.left if one.bound_s < found.ranked[0].step_s]
-        words = f"{found.stopped}: {len(found.left):,} layouts are bounded and not simulated"
+        words = (
+            f"{found.stopped}: {show_count(len(found.left), 'layout')} bounded and not simulated"
+        )
         if found.unseen:
             words += f", {found.unseen:,} not looked at"
         if open_:
@@ -272,6 +277,7 @@ def tree_of(answer: Answer) -> dict[str, Any]:
                 "schedule": one.schedule,
                 "step_s": one.ranked.step_s,
                 "before_s": one.before_s,
+                "tried": one.tried,
             }
             for one in answer.better
         ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from allrail.results.units import show_count
 
 if TYPE_CHECKING:
     from allrail.cli.layout_job import Asked
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 _SEARCHED = 0.85
 """Of a time budget: the rest is for the pessimistic network, and other schedules."""
+_TRIED = 8
+"""Layouts that are looked at for one that can be."""
 _KEPT = 2.0
 """Seconds between two writings of the best so far."""
 
@@ -88,6 +92,7 @@ def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
     given = read_given(asked.score, job) if asked.score is not None else None
     budget = Budget(asked.budget)
     all_of_them = space(job, job.model["transformer"])
+    _check_schedule(job, all_of_them.layouts)
     found = search(
         job,
         all_of_them.layouts,
@@ -105,12 +110,59 @@ def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
     if given is not None:
         answer.mine = score(job, given)
     if found.stopped not in _ENDED:
-        _beside(answer, Trials(job, found.ranked[0].layout), asked, budget)
+        _beside(job, answer, Trials(job, found.ranked[0].layout), asked, budget)
         answer.notes = _of_config(job, found.recommended)
     return answer
 
 
-def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
+def _decision(job: Job, layout: Any, recompute: str) -> Any:
+    """What a layout decides; in as few microbatches as a trial has, whether it fits or not."""
+    from allrail.apply.decision import Decision
+    from allrail.steady import simulated_counts
+
+    count = simulated_counts(layout.pp, layout.microbatches(job))[0]
+    tree = _tree(job, layout, recompute, count)
+    tree["workload"]["compute"].pop("must_fit", None)
+    return Decision.of(tree)
+
+
+def _check_schedule(job: Job, layouts: Sequence[Any]) -> None:
+    """Refuse a schedule of `--set` that the tool of `--for` cannot do; note what it leaves open."""
+    from allrail.apply.decision import Inapplicable
+    from allrail.apply.keys import keep_to
+    from allrail.cli import output
+    from allrail.errors import InputError
+    from allrail.layouts import ANY
+
+    if job.tool == ANY or not any(one.lstrip().startswith("schedule.") for one in job.sets):
+        return
+    for layout in layouts[:_TRIED]:
+        try:
+            decision = _decision(job, layout, "none")
+        except InputError:
+            continue  # the search says why
+        try:
+            left = keep_to(job.tool, decision)
+        except Inapplicable as why:
+            raise InputError(str(why), source="--for", value=job.tool, hint=why.hint) from None
+        if left:
+            output.note(f"not in the files for `{job.tool}`: {', '.join(left)}")
+        return
+
+
+def _offers(job: Job, one: Ranked) -> Callable[[Mapping[str, Any]], bool] | None:
+    """What the tool of `--for` says in its files; None where no tool is named."""
+    from functools import partial
+
+    from allrail.apply import offers
+    from allrail.layouts import ANY
+
+    if job.tool == ANY:
+        return None
+    return partial(offers, job.tool, _decision(job, one.layout, one.recompute))
+
+
+def _beside(job: Job, answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
     """What is looked at once the rows are known, as far as the time goes."""
     from dataclasses import replace
 
@@ -131,7 +183,8 @@ def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
                 network = replace(network, steps_s=answer.network.steps_s | network.steps_s)
             answer.network = network
         for one in first[: asked.schedules]:
-            answer.better.append(tuned(trials, one, progress=budget.look))
+            offers = _offers(job, one)
+            answer.better.append(tuned(trials, one, offers=offers, progress=budget.look))
     except Stopped as why:
         answer.found = replace(answer.found, stopped=answer.found.stopped or str(why))
     except KeyboardInterrupt as why:
@@ -225,13 +278,8 @@ def _scenario(
 
     With `count` of that many microbatches, not of a whole step's.
     """
-    from allrail.layouts.layout import overridden
-
     all_of_them = best.layout.microbatches(job)
-    tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count or all_of_them)
-    tree["workload"]["model"] = job.model["name"]
-    _write_out_stdin(tree)
-    tree = overridden(tree, job.sets)
+    tree = _tree(job, best.layout, best.recompute, count or all_of_them)
     if folder is not None:
         workload = tree["workload"]
         files = ((tree, "fabric"), (workload, "model"), (workload["compute"], "device"))
@@ -239,6 +287,16 @@ def _scenario(
             if isinstance(parent[key], str):
                 parent[key] = _seen_from(folder, parent[key])
     return tree
+
+
+def _tree(job: Job, layout: Any, recompute: str, microbatches: int) -> dict[str, Any]:
+    """The scenario of a layout with the model by its name, and with what `--set` says."""
+    from allrail.layouts.layout import overridden
+
+    tree = layout.scenario(job, recompute=recompute, microbatches=microbatches)
+    tree["workload"]["model"] = job.model["name"]
+    _write_out_stdin(tree)
+    return overridden(tree, job.sets)
 
 
 def _write_out_stdin(tree: dict[str, Any]) -> None:
@@ -286,7 +344,7 @@ def _nothing(job: Job, found: Found) -> InputError:
 
     if found.stopped:
         return InputError(
-            f"{found.stopped}, and none of {len(found.too_large):,} layouts fits",
+            f"{found.stopped}, and none of {show_count(len(found.too_large), 'layout')} fits",
             source="--budget",
             hint="allow more time: others were not looked at",
         )

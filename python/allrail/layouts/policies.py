@@ -2,13 +2,13 @@
 
 A policy changes what is exposed, not what is kept, so it is tried for the few best layouts alone:
 chunk schedulers, tensor schedulers with partition and credit, chunks, algorithms. What gains less
-than a thousandth stays as it was.
+than a thousandth stays as it was. Where a tool is named, only schedules that its files say.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,40 +32,56 @@ class Tuned:
         ranked: With that schedule.
         schedule: What differs from the scenario's; empty if nothing gains.
         before_s: Seconds of a step without.
+        tried: How many schedules were simulated.
     """
 
     ranked: Ranked
     schedule: dict[str, Any]
     before_s: float
+    tried: int
 
     @property
     def words(self) -> str:
         """What differs, and what it gains."""
+        if not self.tried:
+            return "the tool's files say no schedule: none was tried"
         if not self.schedule:
             return "no other schedule gains a thousandth"
         said = ", ".join(f"{key}={json.dumps(value)}" for key, value in self.schedule.items())
         return f"{said}: {100 * (1 - self.ranked.step_s / self.before_s):.1f} % shorter"
 
 
-def tuned(trials: Trials, ranked: Ranked, *, progress: Progress | None = None) -> Tuned:
+def tuned(
+    trials: Trials,
+    ranked: Ranked,
+    *,
+    offers: Callable[[Mapping[str, Any]], bool] | None = None,
+    progress: Progress | None = None,
+) -> Tuned:
     """Try schedules for a layout.
 
     Args:
         trials: Of its job.
         ranked: The layout, simulated.
+        offers: Says whether the tool that will run it does so with a schedule; None: any is tried.
         progress: Told how many of an axis are done.
     """
-    best, schedule = ranked, dict[str, Any]()
+    best, schedule, count = ranked, dict[str, Any](), 0
     # Its bound is of the scenario's own schedule.
     one = Bounded(ranked.layout, ranked.recompute, 0.0, ranked.memory_gb, ranked.capacity_gb)
     dimensions = len(trials.dimensions)
     for options in _axes(dimensions):
         tried = [{**schedule, **option} for option in options]
+        if offers is not None:
+            tried = [one for one in tried if offers(one)]
+        if not tried:
+            continue
+        count += len(tried)
         outcomes = trials.simulate([one] * len(tried), schedules=tried, progress=progress)
         for option, outcome in zip(tried, outcomes, strict=True):
             if isinstance(outcome, Ranked) and outcome.step_s < best.step_s * (1 - _GAIN):
                 best, schedule = outcome, option
-    return Tuned(best, schedule, ranked.step_s)
+    return Tuned(best, schedule, ranked.step_s, count)
 
 
 def _axes(dimensions: int) -> Iterator[list[dict[str, Any]]]:
