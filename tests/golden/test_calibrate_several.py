@@ -18,6 +18,7 @@ from allrail.calibrate.ran import DEFAULT, NCCL, RING, RINGS, TURNS, library_of
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
+from allrail.layouts.mapping import parts_of
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference"
 field = pytest.mark.skipif(not REFERENCE.is_dir(), reason="shared/reference is not here")
@@ -370,6 +371,67 @@ def test_simulate_and_compare_say_what_the_tool_takes_that_was_measured(tmp_path
     assert row[1] == "measured"
     assert float(row[2]) == pytest.approx(float(line.split()[8]), abs=0.001)
     assert "# nccl: as the tables that the fabric is calibrated from, within" in told
+
+
+def a_step(tmp_path, dp, **more):
+    """A measured fabric of 8 x 8, and a step of one layer whose gradients nothing hides."""
+    made = calibrate([of_library(part) for part in ((8, 1), (8, 2), (8, 8))])
+    (tmp_path / "measured.yaml").write_text(yaml.safe_dump(made.fabric))
+    layer = {"name": "only", "forward": "1 ms", "backward": "2 ms"}
+    layer |= {"parameters": 32_000_000, "output": 1}
+    tree = {
+        "schema_version": 1,
+        "fabric": "measured.yaml",
+        "workload": {
+            "model": {"layers": [layer]},
+            "precision": "fp16",
+            "batch_per_replica": 1,
+            "parallelism": {"dp": dp},
+        },
+        **more,
+    }
+    path = tmp_path / "step.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return made, path
+
+
+@pytest.mark.parametrize("policy", ["baseline", "themis"])
+def test_a_step_is_told_as_the_tables_were_measured(tmp_path, allrail_cli, policy):
+    """Of one exposed all-reduce it is the step without, and what the library takes."""
+    made, path = a_step(tmp_path, 64, schedule={"policy": policy})
+    told = allrail_cli("simulate", str(path))
+    assert told.status == 0, told.stderr
+    lines = told.stdout.splitlines()
+    [line] = [one for one in lines if one.startswith("# as the tables were measured the step ")]
+    step = float(line.split()[9])
+    step_as_it_is = json.loads(allrail_cli("simulate", str(path), "--json").stdout)["step_time_us"]
+    real = made.predict_us("all_reduce", (8, 8), 64_000_000)
+    exposed = step - 3000
+    assert exposed == pytest.approx(real, rel=0.02)
+    longer = float(line.split("take ")[-1].split()[0])
+    assert longer == pytest.approx(exposed / (step_as_it_is - 3000), rel=0.02)
+    assert lines[-1].startswith("# error: computing ")
+
+
+def test_a_step_without_a_library_or_collectives_has_no_such_line(tmp_path, allrail_cli):
+    made, path = a_step(tmp_path, 1)
+    told = allrail_cli("simulate", str(path))
+    assert told.status == 0, told.stderr
+    assert "as the tables were measured" not in told.stdout
+    made.fabric.pop("library")
+    (tmp_path / "measured.yaml").write_text(yaml.safe_dump(made.fabric))
+    told = allrail_cli("simulate", str(path), "--set", "workload.parallelism.dp=64")
+    assert told.status == 0, told.stderr
+    assert "as the tables were measured" not in told.stdout
+
+
+def test_groups_of_a_step_lie_where_the_layout_has_them():
+    degrees = {"tp": 2, "cp": 1, "ep": 1, "pp": 2, "dp": 16}
+    parts = parts_of(degrees, (8, 8))
+    assert parts[:5] == [(2, 1), (1, 1), (1, 1), (2, 1), (2, 8)]
+    # Replicas of pp 2 and dp 16 together.
+    assert (4, 8) in parts
+    assert parts_of({**degrees, "dp": 200}, (8, 8)) == []
 
 
 @pytest.mark.parametrize("kind", ["nominal", "measured"])

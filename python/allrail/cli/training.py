@@ -78,6 +78,7 @@ def run(
     if table:
         for text in result.notes:
             output.note(text)
+        _tell_measured(scenario)
         predicted([result])
     if out is not None:
         folders.tell(out, left_out=[result.timeline_left_out])
@@ -134,6 +135,25 @@ def compare(
     if out is not None:
         folders.tell(out)
     output.end_with(failed)
+
+
+def _tell_measured(scenario: Scenario) -> None:
+    """Say what the step takes with the collectives of the library whose tables were measured."""
+    if getattr(scenario.fabric, "library", None) is None:
+        return
+    from allrail.calibrate.step import measured_step
+    from allrail.errors import InputError
+
+    try:
+        found = measured_step(scenario)
+    except InputError:
+        found = None  # what cannot be simulated on a slower network has no such line
+    if found is not None:
+        output.note(
+            f"as the tables were measured the step takes {found.step_us:.3f} us: its collectives"
+            f" take {found.longer:.3g} times as long as simulated, within"
+            f" {100 * found.error:.2g} %: `allrail expect`"
+        )
 
 
 def _note_rows(what: str, labels: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ then gradients have the faster dimensions, and messages between stages the slowe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from allrail.layouts.tools import DP_INSIDE, PP_INSIDE
@@ -94,6 +94,35 @@ def numberings(
     else:
         return both
     return tuple(name for name, own in used.items() if own == wanted)
+
+
+def parts_of(degrees: Mapping[str, int], dimensions: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return how much of each dimension an axis takes, and neighbouring axes together.
+
+    Args:
+        degrees: By axis.
+        dimensions: Sizes, innermost first.
+
+    Returns:
+        The parts of single axes first; none where the degrees do not divide the dimensions.
+    """
+    taken = block(dimensions, prod(degrees.values()), degrees.get("tp", 1))
+    places = None if taken is None else _places(degrees, taken, _USUAL)
+    if taken is None or places is None:
+        return []
+    own = []
+    for axis in _USUAL:
+        part = [1] * len(taken)
+        for place in places.get(axis, ()):
+            dimension, count = _size(place)
+            part[int(dimension)] *= count
+        own.append(tuple(part))
+    together = [
+        tuple(prod(each) for each in zip(*own[first:last], strict=True))
+        for first in range(len(own))
+        for last in range(first + 2, len(own) + 1)
+    ]
+    return [*own, *together]
 
 
 def _factors(places: Sequence[object], dimensions: tuple[int, ...]) -> list[str]:
