@@ -209,3 +209,43 @@ def test_ctrl_c_ends_it(verb, kind, folder):
     assert told.endswith(b"interrupted\n")
     assert b"Traceback" not in told
     assert time.monotonic() - started < 60
+
+
+RAY = """
+import subprocess, sys
+from ray.cluster_utils import Cluster
+
+small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+cluster = Cluster(initialize_head=True, head_node_args=small)
+done = subprocess.run([sys.executable, "-m", "allrail", *sys.argv[1:], "--ray", cluster.address])
+cluster.shutdown()
+sys.exit(done.returncode)
+"""
+
+
+@pytest.mark.long
+def test_workers_of_a_ray_cluster_have_it(folder):
+    pytest.importorskip("ray", reason="`allrail[ray]`")
+    study = {
+        "schema_version": 1,
+        "scenario": "scenario.yaml",
+        "axes": {"schedule.policy": ["baseline", "twin"], "schedule.chunks": [4, 8]},
+    }
+    (folder / "study.json").write_text(json.dumps(study))
+    asked = ["sweep", "study.json", "--plugin", "twin.py"]
+    path = os.pathsep.join(sys.path)
+    for command in (
+        [sys.executable, "-m", "allrail", *asked, "--out", "here", "--workers", "1"],
+        [sys.executable, "-c", RAY, *asked, "--out", "there"],
+    ):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+    for name in ("sweep.parquet", "sweep.csv"):
+        assert (folder / "there" / name).read_bytes() == (folder / "here" / name).read_bytes()
+    assert "twin" in (folder / "there" / "sweep.csv").read_text()
