@@ -82,7 +82,7 @@ test: ## everything: Rust tests, Python tests, lint, type check
 .PHONY: test-rust
 test-rust: export PROPTEST_RNG_SEED ?= 1
 test-rust: ## the Rust tests alone
-	cargo test --workspace --tests --locked --quiet
+	cargo test --workspace --tests --locked --quiet --no-fail-fast
 	MAKEFLAGS= cargo test --workspace --doc --locked --quiet
 
 # What the tests of allrail.torch need beside; fetching it is some 3 GB.

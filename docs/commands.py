@@ -47,6 +47,8 @@ NEVER = {
     "make test": "it runs this test",
     "make reproduce": "the better part of an hour",
     "make published": "it needs a folder with the sources' numbers",
+    "pip install": "it changes this environment, from an index",
+    "KERAS_BACKEND=": "it trains what the reader has written, with Keras",
     "all_reduce_perf": "it needs GPUs and nccl-tests",
     "NCCL_ALGO=": "as above",
     "ray start": "a test of sweeps starts a cluster, and stops it",
