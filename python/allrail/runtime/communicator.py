@@ -18,7 +18,7 @@ import itertools
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -31,6 +31,7 @@ from allrail.runtime.environment import place_of
 from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
 from allrail.runtime.messages import Message, Messages
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
+from allrail.runtime.partial import MOST_BEHIND, PartialAverages
 from allrail.runtime.uneven import Uneven
 
 SUMMED = (
@@ -131,6 +132,8 @@ class Communicator:
         self._counting = threading.Lock()
         self._gathers: list[Uneven] = []
         self._numbers = itertools.count()
+        self._partial = itertools.count()
+        self._averages: list[PartialAverages] = []
 
     def part(self, ranks: Iterable[int]) -> Communicator:
         """Return a communicator of some of its ranks; each of them calls it, and no other.
@@ -163,6 +166,43 @@ class Communicator:
         made.local_rank = self.local_rank
         made.members = tuple(members)
         made._set_up(self._store, name, agreement, job, self._timeout)
+        return made
+
+    def partial_averages(
+        self,
+        like: Sequence[Any],
+        *,
+        backup_workers: int,
+        most_behind: int = MOST_BEHIND,
+    ) -> PartialAverages:
+        """Return what averages arrays over the ranks that come in time; every rank calls it.
+
+        Args:
+            like: Arrays of the shapes and types that ranks bring to each step.
+            backup_workers: How many ranks a step does not wait for: fewer than there are.
+            most_behind: How many averages a late rank may miss before the others wait for it.
+        """
+        self._check_open()
+        name = f"{self._name} partial {next(self._partial)}"
+        agreement = Agreement(
+            self._store,
+            self.rank,
+            self.ranks,
+            name,
+            patience=patience_of(self._job),
+            meets=False,
+            called=self.members,
+        )
+        made = PartialAverages(
+            self._store,
+            agreement,
+            self._job,
+            like,
+            backup_workers=backup_workers,
+            timeout=self._timeout,
+            most_behind=most_behind,
+        )
+        self._averages.append(made)
         return made
 
     def all_reduce(
@@ -371,6 +411,8 @@ class Communicator:
     def close(self) -> None:
         """Wait for all operations that were begun, and leave. Again, it does nothing."""
         self._closed = True
+        while self._averages:
+            self._averages.pop().close()
         while self._open:
             with contextlib.suppress(TrainingError, InputError, KeyError):
                 self._open.popitem()[1].wait()
@@ -387,6 +429,8 @@ class Communicator:
     ) -> None:
         if kind is not None:
             self._open.clear()  # others learn of it by this rank's leaving
+            while self._averages:
+                self._averages.pop().abandon()
         self.close()
 
     # -- how

@@ -43,15 +43,25 @@ class Messages:
         ranks: How many there are.
         job: The job, as two ranks see it.
         name: Tells the messages of one group from those of others that use the store.
+        patience: After how long a wait for a message warns, and fails; None for that of the job.
     """
 
-    def __init__(self, store: Any, rank: int, ranks: int, job: Job, name: str = "") -> None:
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        ranks: int,
+        job: Job,
+        name: str = "",
+        *,
+        patience: Patience | None = None,
+    ) -> None:
         self._store = store
         self._name = name
         self._rank = rank
         self._ranks = ranks
         self._job = job
-        self._patience = patience_of(job)
+        self._patience = patience or patience_of(job)
         self._lock = threading.Lock()
         self._outgoing: dict[int, _Outgoing] = {}
         self._incoming: dict[int, _Incoming] = {}

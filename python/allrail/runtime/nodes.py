@@ -293,6 +293,12 @@ class Calls:
             warn_of(self._node, self._about)
             time.sleep(0.001)  # a node that has failed does not wait
 
+    def check(self) -> None:
+        """Raise what has ended the job, if anything has."""
+        warn_of(self._node, self._about)
+        with as_ours:
+            self._node.next_completions(0.0)
+
     def late(self, ticket: int) -> list[int]:
         """Which ranks have not come to an operation, as their next signs of life tell."""
         time.sleep(_SIGNS)  # or those that have just come would be blamed

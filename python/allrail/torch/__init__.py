@@ -26,10 +26,12 @@ from torch import nn
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all, patience_of
+from allrail.runtime.partial import check_backup_workers
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.asked import check_exchange, warn_without_effect
 from allrail.torch.auto import AUTO, Auto, ways_of
+from allrail.torch.backup import Backup, check_backup, same_backup_workers
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.choice import Carrier, plain
@@ -69,7 +71,9 @@ _TRANSPORTS = ("auto", "native", "c10d")
 _SPARSE = ("refuse", "densify", "gather")
 
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
-_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local] = weakref.WeakValueDictionary()
+_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local | Backup] = (
+    weakref.WeakValueDictionary()
+)
 _count = 0
 
 
@@ -85,6 +89,7 @@ def schedule(
     mesh: DeviceMesh | None = None,
     compression: str | Mapping[str, Any] | Compression | None = None,
     every: int | None = None,
+    backup_workers: int | None = None,
     undo: bool = False,
     tune: bool = False,
 ) -> tuple[M, O]:
@@ -117,6 +122,9 @@ def schedule(
             file says, which says nothing of it by itself.
         every: Above 1, ranks step with their own gradients, and average their parameters after
             every so many steps. None: as the job file says, which says 1 by itself.
+        backup_workers: How many ranks a step does not wait for: gradients are averaged over those
+            that come in time, and later ones are dropped. Gradients then travel whole after the
+            backward pass, over allrail's own transport.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
         tune: Whether the first steps try settings (partition, what is sent ahead, chunks) and the
@@ -141,7 +149,8 @@ def schedule(
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
-    _check_together(every, smaller)
+    check_backup_workers(backup_workers or 0)
+    _check_together(every, smaller, backup=backup_workers or 0)
     parameters = check(model, optimizers)
     if isinstance(transport, str) and transport not in _TRANSPORTS:
         raise InputError(
@@ -180,7 +189,21 @@ def schedule(
         if smaller is None:
             smaller = compression_of(found.keys.get("compression"))
         exchange = str(found.keys.get("exchange", "overlap"))
-        _check_together(every, smaller, exchange)
+        backup_workers = backup_workers or 0
+        _check_together(every, smaller, exchange, backup=backup_workers)
+        if agreement.on("backup workers", backup_workers, same_backup_workers) and not disabled:
+            check_backup(found, transport, undo=undo, tune=tune, mesh=mesh is not None)
+            _scheduled[id(model)] = Backup(
+                model,
+                optimizers,
+                parameters,
+                agreement,
+                store=store,
+                job=found,
+                backup_workers=backup_workers,
+                average_buffers=broadcast_buffers,
+            )
+            return model, optimizer
         undo = undo or bool(found.keys.get("undo"))
         trace, compare_every = found.trace, found.compared_every
         if disabled:
@@ -202,6 +225,13 @@ def schedule(
             elif exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
                 cross_barrier = cross_barrier and ways[0].crosses
+    elif backup_workers:
+        raise InputError(
+            "what carries gradients was made by the script, and waits for all ranks",
+            field="backup_workers",
+            value=str(backup_workers),
+            hint="leave it or `transport` out",
+        )
     apart = agreement.on("every", every or 1, same_every) > 1
     if apart and chosen is not None and not disabled:
         _scheduled[id(model)] = Local(
@@ -279,9 +309,18 @@ def _check_together(
     exchange: str = "overlap",
     *,
     anew: Sequence[str] = (),
+    backup: int = 0,
 ) -> None:
     """Refuse what does not go together."""
     apart = check_every(1 if every is None else every) > 1
+    if backup and (apart or compression is not None or exchange != "overlap"):
+        other = "every" if apart else "compression" if compression is not None else "exchange"
+        raise InputError(
+            "whole gradients are averaged in every step over those that come in time",
+            field="backup_workers",
+            value=str(backup),
+            hint=f"leave it or `{other}` out",
+        )
     if apart and compression is not None:
         raise InputError(
             "ranks that train apart exchange parameters, and gradients are compressed",
@@ -445,7 +484,7 @@ def release(model: nn.Module) -> None:
         scheduled.release()
 
 
-def _of(model: nn.Module | None) -> list[Scheduled | Local]:
+def _of(model: nn.Module | None) -> list[Scheduled | Local | Backup]:
     if model is None:
         return list(_scheduled.values())
     found = _scheduled.get(id(model))
