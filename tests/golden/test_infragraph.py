@@ -139,6 +139,37 @@ def test_mistakes_name_their_line(fabric, tmp_path, allrail_cli, name):
     assert "hint: " in outcome.stderr
 
 
+EARLIER = """
+devices:
+  - {name: host, components: [{name: xpu, count: 2, type: xpu}], connections: [xpu.0.pcie.xpu.1]}
+instances: [{name: host, count: 2, device: host}]
+connections: [host.0.xpu.0.eth.host.1.xpu.0]
+"""
+LOOKALIKES = {
+    "drafts": (EARLIER, "joins ends by `connections`", "write each as an edge"),
+    "wrapped": (
+        "infrastructure:\n" + EARLIER.replace("\n", "\n  "),
+        "joins ends by `connections`",
+        "write each as an edge",
+    ),
+    "around": ("infrastructure:" + FILE.replace("\n", "\n  "), "stands around it", "take that key"),
+    "devices": (FILE.partition("instances:")[0], "no `instances` of them", "add `instances:"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_what_is_no_infrastructure_is_told_as_what_it_is(tmp_path, allrail_cli, name):
+    text, why, hint = LOOKALIKES[name]
+    (tmp_path / "infrastructure.yaml").write_text(text)
+    file = tmp_path / "fabric.yaml"
+    file.write_text("schema_version: 1\ntopology: graph\nfile: infrastructure.yaml\n")
+    told = allrail_cli("fabric", "show", str(file))
+    assert told.status == 2
+    assert told.stderr.startswith("error: ")
+    assert why in told.stderr
+    assert f"hint: {hint}" in told.stderr
+
+
 def test_one_link_stands_for_all_without_a_rate(fabric, tmp_path):
     (tmp_path / "two.yaml").write_text(FILE.replace("{gigabits_per_second: 400}}}]", "{}}}]", 1))
     text = Path(fabric).read_text()

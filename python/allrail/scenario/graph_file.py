@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.errors import InputError, did_you_mean, show
-from allrail.scenario.infragraph import Infrastructure, is_infragraph
+from allrail.scenario.infragraph import Infrastructure, is_infragraph, lookalike
 from allrail.scenario.places import Path, Places, show_path
 from allrail.scenario.text import read_file
 
@@ -96,6 +96,8 @@ def _read(
             hint="such as `{npus: 2, links: [{from: 0, to: 1}]}`, or what networkx writes",
             source=str(path),
         )
+    if told := lookalike(tree):
+        raise InputError(told[0], hint=told[1], source=str(path))
     if is_infragraph(tree):
         infrastructure = Infrastructure(tree, inner)
         if not rated:

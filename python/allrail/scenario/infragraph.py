@@ -35,6 +35,35 @@ def is_infragraph(tree: Mapping[str, Any]) -> bool:
     return "devices" in tree and "instances" in tree
 
 
+def lookalike(tree: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what a file is that belongs to InfraGraph and is no infrastructure, and what to do.
+
+    Args:
+        tree: The file as plain values.
+
+    Returns:
+        None where it is something else.
+    """
+    inner = tree.get("infrastructure")
+    whole = inner if isinstance(inner, Mapping) else tree
+    devices = whole.get("devices", whole.get("device"))
+    own = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
+    joined = any("connections" in one for one in (whole, *own))
+    if joined and (own or "instances" in whole):
+        return (
+            "InfraGraph before its version 0.4 joins ends by `connections`",
+            "write each as an edge, `{ep1: ..., ep2: ..., link: ...}`: InfraGraph's blueprints do",
+        )
+    if inner is whole and (own or "instances" in whole):
+        return "`infrastructure` stands around it", "take that key away, and what it holds in"
+    if own and not whole.get("instances"):
+        return (
+            "it has InfraGraph's devices and no `instances` of them",
+            "add `instances: [{name: host, device: ..., count: 1}]`, and `edges` between them",
+        )
+    return None
+
+
 class Infrastructure:
     """An infrastructure, expanded into nodes and edges."""
 
