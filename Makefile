@@ -13,6 +13,7 @@ SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
 TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
 FRAMEWORKS_DEPENDENCIES := $(VENV)/.frameworks-dependencies
+APPLY_DEPENDENCIES := $(VENV)/.apply-dependencies
 DOCS_DEPENDENCIES := $(VENV)/.docs-dependencies
 RELEASE_TOOLS := $(OUT)/release/.tools
 EXTENSION := $(VENV)/.extension
@@ -114,6 +115,12 @@ $(FRAMEWORKS_DEPENDENCIES): requirements-frameworks.lock $(TORCH_DEPENDENCIES)
 test-long: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long
 	$(BIN)/python -m pytest -q -m long
 
+# What Megatron-LM and torchtitan import; they themselves come from checkouts, without their own requirements.
+$(APPLY_DEPENDENCIES): requirements-apply.lock $(FRAMEWORKS_DEPENDENCIES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-apply.lock
+	@touch $@
+
 # Where `make apply-check` finds the tools: a checkout of Megatron-LM, folders that have torchtitan
 # (several with a colon between), a checkout of NCCL. What is not named is skipped, with the reason.
 MEGATRON ?=
@@ -121,7 +128,7 @@ TORCHTITAN ?=
 NCCL ?=
 
 .PHONY: apply-check
-apply-check: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## what `apply` writes, read by the tools: MEGATRON=DIR TORCHTITAN=DIR NCCL=DIR
+apply-check: $(CHECKED) $(APPLY_DEPENDENCIES) ## what `apply` writes, read by the tools: MEGATRON=DIR TORCHTITAN=DIR NCCL=DIR
 	ALLRAIL_MEGATRON=$(abspath $(MEGATRON)) \
 	  ALLRAIL_TORCHTITAN=$(subst $(eval) ,:,$(abspath $(subst :, ,$(TORCHTITAN)))) \
 	  ALLRAIL_NCCL=$(abspath $(NCCL)) $(BIN)/python -m pytest -q -m long tests/tools
@@ -313,6 +320,8 @@ lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) --extra torch --extra ray --extra tune -c requirements.lock -o requirements-torch.lock
 	$(LOCK) --extra torch --extra ray --extra tune --extra frameworks -c requirements-torch.lock \
 	  -o requirements-frameworks.lock
+	$(LOCK) --extra torch --extra ray --extra tune --extra frameworks --group apply \
+	  -c requirements-frameworks.lock -o requirements-apply.lock
 	$(LOCK) --extra docs -c requirements-torch.lock -o requirements-docs.lock
 	$(LOCK) --extra keras --group keras -c requirements.lock -o requirements-keras.lock
 	$(PIN) --group release -c requirements-docs.lock -o requirements-release.lock
