@@ -46,8 +46,8 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 
-# A line of output that begins with `#` is a root's prompt to the lexer of consoles, and an apostrophe in
-# it an open string; such a block is shown all the same, and so is one of a language without a lexer.
+# A line of output that begins with `#` is a root's prompt to the lexer of consoles, and an
+# apostrophe in it an open string. Such a block is shown all the same, as is one without a lexer.
 suppress_warnings = ["misc.highlighting_failure"]
 
 html_theme = "furo"
