@@ -6,6 +6,7 @@ import fcntl
 import json
 import socket
 import sys
+import threading
 import time
 
 import pytest
@@ -197,3 +198,20 @@ class TestRay:
             outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", address)
         refused(outcome, study, address, "not Ray")
         assert time.perf_counter() - started < 120
+
+    def test_whose_address_is_a_web_server(self, study, allrail_cli):
+        """It answers, and not in HTTP/2: Ray's own check, slow to start, is not asked."""
+        pytest.importorskip("ray", reason="`allrail[ray]`")
+
+        def answer(server):
+            with server.accept()[0] as connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=answer, args=(server,), daemon=True)
+            thread.start()
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+            outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", address)
+            thread.join(10)
+        refused(outcome, study, address, "not Ray")

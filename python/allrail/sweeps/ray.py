@@ -21,8 +21,14 @@ from allrail.scenario import Scenario
 from allrail.sweeps.tasks import Done, Piece, Tasks, carry_out
 
 CONNECT_S = 3.0
-ANSWER_S = 10.0
-"""How long a Ray that is there may take to say so."""
+GREETING_S = 10.0
+"""How long what listens there may take to greet as gRPC does, which Ray speaks."""
+HEALTH_S = 120.0
+"""How long Ray's own check may take, most of it to start on a machine that is busy."""
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What begins a connection of HTTP/2: the preface, and a frame of no settings (RFC 9113, 3.4)."""
+_SETTINGS = 4
+"""The type of the frame that answers it, the fourth byte."""
 
 
 def clustered(base: Scenario, tasks: Tasks, *, address: str) -> Iterator[tuple[str, ...]]:
@@ -126,21 +132,37 @@ def _answers(address: str) -> None:
             value=address,
         )
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+        connection = socket.create_connection((host, int(port)), timeout=CONNECT_S)
     except OSError as error:
         raise _not_there(address, error.strerror or str(error)) from None
+    with connection:
+        if not _greets(connection):
+            raise _not_there(address, "something listens, but not Ray")
     asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         done = subprocess.run(  # noqa: S603, Ray's own command
             asked,
             capture_output=True,
-            timeout=ANSWER_S,
+            timeout=HEALTH_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _not_there(address, "something listens, but not Ray") from None
+        raise _not_there(address, f"`ray health-check` has no answer in {HEALTH_S:g} s") from None
     if done.returncode != 0:
         raise _not_there(address, "something listens, but not Ray")
+
+
+def _greets(connection: socket.socket) -> bool:
+    """Whether what listens there speaks HTTP/2, as gRPC does."""
+    connection.settimeout(GREETING_S)
+    head = b""
+    try:
+        connection.sendall(_GREETING)
+        while len(head) < 9 and (more := connection.recv(9 - len(head))):
+            head += more
+    except OSError:
+        return False
+    return len(head) == 9 and head[3] == _SETTINGS
 
 
 def _not_there(address: str, why: str) -> InputError:
