@@ -152,7 +152,7 @@ def test_the_bandwidths_count_where_the_list_of_ranks_says_otherwise(tmp_path):
     lines = [line for line in output(ranks=16).splitlines() if "Rank 15" not in line]
     [found] = tables(tmp_path, "\n".join(lines))
     assert found.ranks == 16
-    assert "15 ranks are listed" in found.notes[0]
+    assert "listed: 15 ranks" in found.notes[0]
 
 
 def test_a_shortened_list_of_ranks_says_how_many_but_not_where(tmp_path):
