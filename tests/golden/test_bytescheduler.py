@@ -35,6 +35,21 @@ def test_on_slow_links_cut_tensors_come_back_while_others_still_go():
     assert best.gain > 20
 
 
+def test_horovod_s_baseline_is_tuned():
+    """Its threshold and cycle are the best of the grid, as the paper tunes them."""
+    network = Network(bandwidth="10 Gb/s", servers=False)
+    work = Work(None, 1)
+    (best,) = work.compare(network, [RESNET50])
+    trees = [network.scenario(RESNET50, tensor) for tensor in network.baselines()]
+    steps = [one.step_time_us for one in work.simulate(trees)]
+    assert best.fifo.step_time_us == min(steps) < max(steps)
+    assert best.default.step_time_us == steps[0] > min(steps)
+    assert best.baseline == {"policy": "fusion", "threshold": "4 MiB", "cycle": "1 ms"}
+    # Servers sum tensors as they come: there is nothing to tune.
+    (best,) = Work(None, 1).compare(Network(bandwidth="10 Gb/s"), [RESNET50])
+    assert best.fifo is best.default
+
+
 def test_the_picture_repeats():
     header = ("setup", "model", "gpus", "linear", "baseline", "bytescheduler", "untuned")
     rows = [("x", model, n, 9.0 * n, 5.0 * n, 8.0 * n, 7.0 * n) for model in "ab" for n in (8, 16)]
@@ -80,6 +95,15 @@ def test_a_range_has_both_its_ends_and_they_are_those_of_its_table(outcome):
             assert rows[f"{label}, largest gain without tuning"] == pytest.approx(
                 max(some), abs=1e-6
             )
+
+
+def test_what_tuning_the_baseline_changes_is_a_table(outcome):
+    """Nothing to speak of at 100 Gb/s: the rows with NCCL are those of Horovod's defaults."""
+    table = next(detail for detail in outcome.details if detail.name == "baselines")
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert {row["setup"] for row in rows} == {"PyTorch, NCCL, TCP"}
+    assert len(rows) == 3 * 4
+    assert all(0.98 * row["default_us"] <= row["tuned_us"] <= row["default_us"] for row in rows)
 
 
 def test_the_rows_that_are_out_are_these(outcome):

@@ -19,6 +19,10 @@ Machines of 8 V100 on one switch of 100 Gb/s, as many servers as workers, on mac
   more split over all servers, and has no barrier. TensorFlow's has one between iterations.
 - `bytescheduler` takes the best of a grid of partitions and credits, as the paper's tuner searches;
   tensors as a whole are among them, so that it is never worse than cutting at all.
+- With NCCL the baseline is Horovod's fusion, tuned too: the best of a grid of thresholds and cycles
+  within the ranges that Horovod's own tuner searches, 0 to 64 MB and 1 to 100 ms
+  (horovod/horovod, `horovod/common/parameter_manager.cc`), and of its defaults, 128 MiB and 1 ms
+  (`docs/tensor-fusion.rst`; 64 MiB before 0.21).
 - Compute times are published throughputs of one GPU: ResNet-50 in FP32 on a V100 360 images/s;
   VGG16 in the proportion of TensorFlow's own table, 144 to 195 images/s on a P100 at batch 32
   (tensorflow/docs, `site/en/r1/guide/performance/benchmarks.md`). The Transformer's is a roofline
@@ -44,6 +48,11 @@ WHOLE = ("8 GiB", "8 GiB")
 """More than any tensor."""
 PARTITIONS = ("512 KiB", "2 MiB", "4 MiB")
 CREDITS = ("4 MiB", "16 MiB", "64 MiB")
+
+FUSED = (("64 MiB", "1 ms"), ("128 MiB", "1 ms"))
+"""Threshold and cycle of Horovod before tuning: the scenarios' defaults, and Horovod's own."""
+THRESHOLDS = ("1 MiB", "4 MiB", "8 MiB", "16 MiB", "32 MiB")
+CYCLES = ("1 ms", "2.5 ms", "5 ms", "10 ms")
 
 OVERHEAD = "20 us"
 LATENCY = "10 us"
@@ -196,14 +205,27 @@ class Network:
 
     @property
     def baseline(self) -> Tensor:
-        """What is compared with."""
-        return {"policy": "fifo", "barrier": self.barrier} if self.servers else {"policy": "fusion"}
+        """What is compared with, untuned."""
+        return self.baselines()[0]
+
+    def baselines(self) -> list[Tensor]:
+        """What is compared with: the best of these; the first is untuned."""
+        if self.servers:
+            return [{"policy": "fifo", "barrier": self.barrier}]
+        pairs = [*FUSED, *((t, c) for t in (*THRESHOLDS, "64 MiB") for c in CYCLES)]
+        return [
+            {"policy": "fusion", "threshold": threshold, "cycle": cycle}
+            for threshold, cycle in dict.fromkeys(pairs)
+        ]
+
+    def cuts(self) -> list[Tensor]:
+        """`bytescheduler` as it starts, and the grid of its tuner."""
+        pairs = [START, WHOLE, *((p, c) for p in PARTITIONS for c in CREDITS)]
+        return [{"policy": "bytescheduler", "partition": p, "credit": c} for p, c in pairs]
 
     def candidates(self) -> list[Tensor]:
-        """The baseline, `bytescheduler` as it starts, and the grid of its tuner."""
-        pairs = [START, WHOLE, *((p, c) for p in PARTITIONS for c in CREDITS)]
-        cut = [{"policy": "bytescheduler", "partition": p, "credit": c} for p, c in pairs]
-        return [self.baseline, *cut]
+        """All that is simulated."""
+        return [*self.baselines(), *self.cuts()]
 
 
 def machines(count: int, bandwidth: str, machine: Machine | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from allrail.reproduce.bytescheduler.testbed import Case, Network
+from allrail.reproduce.bytescheduler.testbed import Case, Network, Tensor
 from allrail.reproduce.rows import Progress
 from allrail.training import simulate_training_many
 from allrail.training_result import TrainingResult
@@ -17,7 +17,9 @@ class Best:
     """One pair of policies compared.
 
     Attributes:
-        fifo: First come, first served.
+        fifo: First come, first served; the best of its settings.
+        default: The same before its settings were tuned.
+        baseline: Those settings.
         ours: `bytescheduler` with its best partition and credit.
         untuned: `bytescheduler` with those it starts from.
         partition: The best.
@@ -25,6 +27,8 @@ class Best:
     """
 
     fifo: TrainingResult
+    default: TrainingResult
+    baseline: Tensor
     ours: TrainingResult
     untuned: TrainingResult
     partition: str
@@ -48,22 +52,34 @@ class Work:
         self._progress, self._done, self._total = progress, 0, total
 
     def compare(self, network: Network, cases: Iterable[Case]) -> list[Best]:
-        """Return the baseline and the best of `bytescheduler` for each model.
+        """Return the best of the baseline and the best of `bytescheduler` for each model.
 
         Args:
             network: Workers, servers and links.
             cases: Models.
         """
         cases = list(cases)
-        tensors = network.candidates()
+        baselines, cuts = network.baselines(), network.cuts()
+        tensors = [*baselines, *cuts]
         scenarios = [network.scenario(case, tensor) for case in cases for tensor in tensors]
         results = self.simulate(scenarios)
         found = []
         for index in range(len(cases)):
-            fifo, *cut = results[index * len(tensors) : (index + 1) * len(tensors)]
-            order = sorted(range(len(cut)), key=lambda i: (cut[i].step_time_us, i))
-            tensor = tensors[1 + order[0]]
-            found.append(Best(fifo, cut[order[0]], cut[0], tensor["partition"], tensor["credit"]))
+            own = results[index * len(tensors) : (index + 1) * len(tensors)]
+            base, cut = own[: len(baselines)], own[len(baselines) :]
+            first, best = _fastest(base), _fastest(cut)
+            tensor = cuts[best]
+            found.append(
+                Best(
+                    fifo=base[first],
+                    default=base[0],
+                    baseline=baselines[first],
+                    ours=cut[best],
+                    untuned=cut[0],
+                    partition=tensor["partition"],
+                    credit=tensor["credit"],
+                )
+            )
         return found
 
     def simulate(self, scenarios: list[dict[str, Any]]) -> list[TrainingResult]:
@@ -73,3 +89,8 @@ class Work:
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)
         return results
+
+
+def _fastest(results: list[TrainingResult]) -> int:
+    """Which of them; of equals the first."""
+    return min(range(len(results)), key=lambda i: (results[i].step_time_us, i))
