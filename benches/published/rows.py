@@ -104,6 +104,7 @@ def _publications() -> Iterator[tuple[str, Reproduction]]:
         yield "themis-workloads", themis_workloads.run()
         yield "bytescheduler", bytescheduler.run()
         answer = {"step_us": 1e5, "efficiency": 0.9, "buffers": 8.0, "exchange_us": 10.0}
+        answer |= {"messages": 1e3}
         asked = horovod.cases_of(full=True, small=False)
         yield "horovod", Reproduction("", horovod.rows_of(dict.fromkeys(asked, answer)))
         yield "astra-sim", astra_sim.run()
