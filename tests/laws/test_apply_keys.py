@@ -95,6 +95,18 @@ SAMPLES = {
     "tensor.servers.host": tensor("servers", {"host": "10 GB/s"}, SERVERS),
     "tensor.servers.sum": tensor("servers", {"sum": "10 GB/s"}, SERVERS),
     "tensor.servers.in_order": tensor("servers", {"in_order": True}, SERVERS),
+    "tensor.servers.placement": tensor("servers", {"placement": "hash"}, SERVERS),
+    "tensor.servers.synchronous": tensor("servers", {"synchronous": False}, SERVERS),
+    "tensor.servers.local": tensor("servers", {"local": "host", "host": "10 GB/s"}, SERVERS),
+    "tensor.servers.copy": tensor("servers", {"copy": "10 GB/s"}, SERVERS),
+    "tensor.servers.host_sum": (
+        {"tensor": {**SERVERS, "servers": {"local": "host", "host_sum": "10 GB/s"}}},
+        {"tensor": {**SERVERS, "servers": {"local": "host"}}},
+    ),
+    "tensor.servers.bandwidth": (
+        {"tensor": {**SERVERS, "servers": {"colocated": False, "bandwidth": "10 Gb/s"}}},
+        {"tensor": {**SERVERS, "servers": {"colocated": False}}},
+    ),
     "coordination.policy": ({"coordination": CACHED}, {}),
     "coordination.cycle": agreed("cycle", "3 ms"),
     "coordination.threshold": agreed("threshold", "1 MiB"),

@@ -210,7 +210,7 @@ def _check_servers(decision: Decision, said: dict[str, Any], taken: tuple[int, .
         why = "a server is given pieces, and this policy cuts none"
         hint = "leave it out, or write `schedule.tensor.policy: bytescheduler`"
         raise refused(_TITLE, "tensor.exchange", value, why=why, hint=hint)
-    for key in ("count", "colocated", "big_array"):
+    for key in ("count", "colocated", "big_array", "placement", "local", "synchronous"):
         name = f"tensor.servers.{key}"
         if name in said and not (key == "count" and said[name] == decision.npus):
             raise refused(_TITLE, name, said[name], why="every rank is a server of whole pieces")

@@ -34,6 +34,9 @@ _MODEL = (
     "tensor.partition_overhead",
     "tensor.servers.host",
     "tensor.servers.sum",
+    "tensor.servers.host_sum",
+    "tensor.servers.copy",
+    "tensor.servers.bandwidth",
     "tensor.servers.in_order",
     "coordination.skew",
     "coordination.latency",
@@ -78,6 +81,9 @@ _EXCHANGE = (
     "tensor.servers.count",
     "tensor.servers.colocated",
     "tensor.servers.big_array",
+    "tensor.servers.placement",
+    "tensor.servers.local",
+    "tensor.servers.synchronous",
 )
 """How gradients travel, and what waits for them."""
 
@@ -218,7 +224,8 @@ def _defaults() -> dict[str, Any]:
     found: dict[str, Any] = {key: one.default for key, one in Schedule.model_fields.items()}
     found |= {f"groups.{key}": one.default for key, one in GroupSchedule.model_fields.items()}
     found |= {"tensor.policy": "fifo", "coordination.policy": "none"}
-    found["tensor.servers.colocated"] = True
+    found |= {"tensor.servers.colocated": True, "tensor.servers.synchronous": True}
+    found |= {"tensor.servers.placement": "in_turn", "tensor.servers.local": "npus"}
     rows = {"tensor": table("tensor_policies"), "coordination": table("coordinations")}
     for of, policies in rows.items():
         for row in policies:
