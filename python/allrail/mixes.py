@@ -24,13 +24,13 @@ _FOR_PEOPLE = ("schema_version", "name", "about", "licence", "sources", "unit")
 HEADERS = ("size", "sizes", "gpus", "npus", "boards", "arrive")
 """What the first cell of a CSV file's header may be."""
 
-Size = int | tuple[int, int]
-"""Of a job: how many boards or NPUs, or rows and columns of them."""
+Size = int | tuple[int, ...]
+"""Of a job: how many boards or NPUs, or how many along each of two or three dimensions."""
 
-MixLike = str | os.PathLike[str] | Sequence[tuple[int | str | tuple[int, int], int]]
+MixLike = str | os.PathLike[str] | Sequence[tuple[int | str | tuple[int, ...], int]]
 """A preset's name, a CSV or YAML file, or (size, number of jobs) pairs; a size may be `"2x4"`."""
 
-_SHAPE = re.compile(r"(\d+)\s*[xX×]\s*(\d+)")
+_SHAPE = re.compile(r"\d+(\s*[xX×]\s*\d+){1,2}")
 
 
 class Mix:
@@ -69,7 +69,7 @@ def read_mix(mix: MixLike) -> Mix:
     Args:
         mix: A preset's name, a CSV file of `size,jobs` lines (perhaps below a header), a YAML
             file with `jobs: {size: jobs}` and perhaps `unit: npus`, or pairs. A size is a number
-            or a shape, such as `2x4` for 2 rows and 4 columns.
+            or a shape, such as `2x4` for 2 rows and 4 columns, or `2x4x1` in three dimensions.
 
     Raises:
         InputError: There is no such mix, or a size or a number is none.
@@ -123,28 +123,27 @@ def _whole_text(text: str, where: dict[str, Any]) -> int:
 
 
 def job_size(value: object, where: dict[str, Any]) -> Size:
-    """Return what a job asks for: a number, or a shape of rows and columns.
+    """Return what a job asks for: a number, or a shape of two or three sides.
 
     Args:
-        value: Such as `8`, `"8"`, `"2x4"` or `(2, 4)`.
+        value: Such as `8`, `"8"`, `"2x4"`, `(2, 4)` or `"2x4x1"`.
         where: What the error says of its place.
 
     Raises:
         InputError: It is neither.
     """
-    if isinstance(value, tuple | list) and len(value) == 2:
-        return whole(value[0], where), whole(value[1], where)
+    if isinstance(value, tuple | list) and len(value) in (2, 3):
+        return tuple(whole(side, where) for side in value)
     if not isinstance(value, str):
         return whole(value, where)
-    if shape := _SHAPE.fullmatch(value.strip()):
-        sides = (int(side) for side in shape.groups())
-        return whole(next(sides), where), whole(next(sides), where)
+    if _SHAPE.fullmatch(value.strip()):
+        return tuple(whole(int(side), where) for side in re.findall(r"\d+", value))
     try:
         number: object = int(value)
     except ValueError:
         raise InputError(
             "it is neither a whole number nor a shape",
-            hint="for example `16`, or `2x4` for 2 rows and 4 columns",
+            hint="for example `16`, `2x4` for 2 rows and 4 columns, or `2x4x1` in 3 dimensions",
             **{"value": show(value), **where},
         ) from None
     return whole(number, where)

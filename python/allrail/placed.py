@@ -11,21 +11,27 @@ A job on `u x v` boards has a virtual grid of `u` rows and `v` columns, which ne
 in the fabric: virtual board (i, j) is where the job's i-th row crosses its j-th column. NPUs are
 numbered as `allrail.simulate` numbers them: row by row of the whole fabric, those of a
 HammingMesh's failed boards left out.
+
+On a HammingMesh or a torus of three dimensions places have three numbers, in the order of the
+fabric's `grid` or `shape`. Ranks of a job go along its first dimension as rows, and through the
+other two as columns, every other line backwards: ranks that follow each other are neighbours.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from allrail.errors import InputError
 from allrail.graphs import GraphLike, count, graph_fabric
 from allrail.scenario import GraphFabric
 
-MESH, TORUS = "hammingmesh", "torus"
+MESH, MESH_3D, TORUS = "hammingmesh", "hammingmesh_3d", "torus"
 SIZE = "64 MiB"
 """Of the all-reduce that a written job runs."""
 
@@ -35,8 +41,8 @@ MAX_LISTED = 65_536
 _OWN = ("board", "planes", "switch_radix", "link", "board_link")
 """Keys of a HammingMesh that a job's own has, too; its trees have no taper."""
 
-Place = tuple[int, int]
-"""A row and a column, from 0."""
+Place = tuple[int, ...]
+"""A row and a column, or a place along each of three dimensions, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,8 @@ class Board:
     """A board of a job.
 
     Attributes:
-        virtual: Its row and column in the job's own grid.
-        physical: Its row and column in the fabric.
+        virtual: Its place in the job's own grid.
+        physical: Its place in the fabric.
     """
 
     virtual: Place
@@ -58,38 +64,58 @@ class PlacedJob:
 
     Attributes:
         job: Its place in the mix, from 0.
-        asked: What it asked for: a number of boards, or rows and columns of them.
-        rows: The fabric's rows of boards that it has, in the order of its own.
-        columns: The fabric's columns, in the order of its own.
+        asked: What it asked for: a number of boards, or how many along each dimension.
+        rows: The fabric's rows of boards that it has, in the order of its own; in three dimensions
+            its places along the first.
+        columns: The fabric's columns, in the order of its own; in three dimensions the other two,
+            the second times the boards along the third, plus the third.
+        sides: Boards of the fabric along three dimensions; None of two.
     """
 
     job: int
-    asked: int | tuple[int, int]
+    asked: int | tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
+    sides: tuple[int, int, int] | None = None
+
+    @property
+    def along(self) -> tuple[tuple[int, ...], ...]:
+        """The fabric's lines of boards that it has along each dimension, in its own order."""
+        if self.sides is None:
+            return self.rows, self.columns
+        pairs = [divmod(column, self.sides[2]) for column in self.columns]
+        second, third = (tuple(dict.fromkeys(pair[k] for pair in pairs)) for k in (0, 1))
+        return self.rows, second, third
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many boards it has along each dimension."""
+        return tuple(len(lines) for lines in self.along)
 
     @property
     def boards(self) -> list[Board]:
         """Its boards, row by row of its own grid."""
+        numbered = (enumerate(lines) for lines in self.along)
         return [
-            Board((i, j), (row, column))
-            for i, row in enumerate(self.rows)
-            for j, column in enumerate(self.columns)
+            Board(tuple(i for i, _ in board), tuple(at for _, at in board))
+            for board in product(*numbered)
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """It as plain values: its shape, its rows and columns, and each board's coordinates.
+        """It as plain values: its shape, its lines along each dimension, each board's coordinates.
 
-        Of a job of more than `MAX_LISTED` boards rows and columns say where these are.
+        Of a job of more than `MAX_LISTED` boards its lines alone say where these are.
         """
         told: dict[str, Any] = {
             "job": self.job,
             "asked": list(self.asked) if isinstance(self.asked, tuple) else self.asked,
-            "shape": [len(self.rows), len(self.columns)],
-            "rows": list(self.rows),
-            "columns": list(self.columns),
+            "shape": list(self.shape),
         }
-        if len(self.rows) * len(self.columns) <= MAX_LISTED:
+        if self.sides is None:
+            told |= {"rows": list(self.rows), "columns": list(self.columns)}
+        else:
+            told["along"] = [list(lines) for lines in self.along]
+        if math.prod(self.shape) <= MAX_LISTED:
             told["boards"] = [
                 {"virtual": list(one.virtual), "physical": list(one.physical)}
                 for one in self.boards
@@ -104,11 +130,17 @@ def placed_jobs(told: Mapping[str, Any]) -> list[PlacedJob]:
         told: What `allrail.placement.place` returned.
     """
     drawn = told["map"]
+    sides = told["fabric"].get("sides")
+    whole = None if sides is None else (sides[0], sides[1], sides[2])
     found = []
     for job in drawn["jobs"]:
         asked = drawn["sizes"][job["job"]]
-        shape = (asked["rows"], asked["columns"]) if isinstance(asked, dict) else asked
-        found.append(PlacedJob(job["job"], shape, tuple(job["rows"]), tuple(job["columns"])))
+        if isinstance(asked, dict):
+            asked = (asked["rows"], asked["columns"])
+        elif isinstance(asked, list):
+            asked = tuple(asked)
+        rows, columns = tuple(job["rows"]), tuple(job["columns"])
+        found.append(PlacedJob(job["job"], asked, rows, columns, whole))
     return found
 
 
@@ -141,56 +173,78 @@ class Whereabouts:
 
     @cached_property
     def board(self) -> Place:
-        """Rows and columns of NPUs of a board; of three dimensions the last two are columns."""
-        sides = self.graph.keys.get("board") or [1, 1]
-        columns = 1
-        for side in sides[1:]:
-            columns *= side
-        return sides[0], columns
+        """NPUs of a board along each dimension."""
+        sides = self.graph.keys.get("board")
+        if sides is None:
+            return (1,) * len(self.told["fabric"].get("sides") or (1, 1))
+        return tuple(sides)
 
-    def grid(self, job: PlacedJob) -> Place:
+    def whole(self, job: PlacedJob) -> Place:
+        """NPUs of a job along each dimension.
+
+        Args:
+            job: One of `jobs`.
+        """
+        return tuple(boards * npus for boards, npus in zip(job.shape, self.board, strict=True))
+
+    def grid(self, job: PlacedJob) -> tuple[int, int]:
         """Rows and columns of NPUs that a job has, in its own counting.
 
         Args:
             job: One of `jobs`.
         """
-        return len(job.rows) * self.board[0], len(job.columns) * self.board[1]
+        rows, *others = self.whole(job)
+        return rows, math.prod(others)
 
     def npus(self, job: PlacedJob) -> list[int]:
-        """The fabric's numbers of a job's NPUs, row by row of its own grid.
+        """The fabric's numbers of a job's NPUs, in the order of its ranks.
 
         Args:
             job: One of `jobs`.
         """
         return [self._number(place) for place in self.places(job)]
 
-    def places(self, job: PlacedJob) -> list[Place]:
-        """The rows and columns of a job's NPUs in the fabric, row by row of its own grid.
+    def virtual(self, job: PlacedJob) -> list[Place]:
+        """The places of a job's NPUs in its own grid, in the order of its ranks: row by row.
 
         Args:
             job: One of `jobs`.
         """
-        rows, columns = self.board
+        whole = self.whole(job)
+        if len(whole) == 2:
+            return list(product(*map(range, whole)))
+        first, second, third = whole
+        snake = [(i, third - 1 - j if i % 2 else j) for i in range(second) for j in range(third)]
+        return [(row, *place) for row in range(first) for place in snake]
+
+    def places(self, job: PlacedJob) -> list[Place]:
+        """The places of a job's NPUs in the fabric, in the order of its ranks.
+
+        Args:
+            job: One of `jobs`.
+        """
+        lines = [
+            [board * npus + i for board in boards for i in range(npus)]
+            for boards, npus in zip(job.along, self.board, strict=True)
+        ]
         return [
-            (row * rows + i, column * columns + j)
-            for row in job.rows
-            for i in range(rows)
-            for column in job.columns
-            for j in range(columns)
+            tuple(line[at] for line, at in zip(lines, place, strict=True))
+            for place in self.virtual(job)
         ]
 
     def half_plane_cut_share(self, job: PlacedJob) -> float | None:
         """What half of a job's NPUs can send to the other half, over what they inject.
 
-        Of a job on a HammingMesh, which is a HammingMesh of its own, with trees without a taper;
-        None for others, and where its topology has no formula.
+        Of a job on a HammingMesh of two or three dimensions, which is one of its own, with trees
+        without a taper; None for others, and where its topology has no formula.
 
         Args:
             job: One of `jobs`.
         """
-        if self.graph.topology != MESH:
+        if self.graph.topology not in (MESH, MESH_3D):
             return None
-        shape = (len(job.columns), len(job.rows))
+        # The grid of two dimensions is written columns first.
+        shape = job.shape[::-1] if self.graph.topology == MESH else job.shape
         if shape not in self._cuts:
             self._cuts[shape] = self._cut(shape)
         return self._cuts[shape]
@@ -202,7 +256,7 @@ class Whereabouts:
 
     def _cut(self, shape: Place) -> float | None:
         keys = {key: self.graph.keys[key] for key in _OWN if key in self.graph.keys}
-        own = {"name": "job", "topology": MESH, **keys, "grid": list(shape)}
+        own = {"name": "job", "topology": self.graph.topology, **keys, "grid": list(shape)}
         share = count(GraphFabric.model_validate(own))["half_plane_cut_share"]
         return None if share is None else float(share)
 
@@ -259,20 +313,16 @@ class Whereabouts:
         return "torus" if min(rows, columns) > 1 else "ring"
 
     def _number(self, place: Place) -> int:
-        row, column = place
+        keys = self.graph.keys
         if self.graph.topology == MESH:
-            return self._numbers[row][column]
+            return self._numbers[place[0]][place[1]]
+        if self.graph.topology == MESH_3D:
+            # Along the first dimension first.
+            sides = [board * grid for board, grid in zip(keys["board"], keys["grid"], strict=True)]
+            return _row_major(place[::-1], sides[::-1])
         if self.graph.topology != TORUS:
-            return column
-        shape: Sequence[int] = self.graph.keys["shape"]
-        if len(shape) == 2:
-            return row * shape[1] + column
-        sides = self.graph.keys.get("board") or [1, 1, 1]
-        board, inside = divmod(column, self.board[1])
-        at = divmod(board, shape[2] // sides[2])
-        within = divmod(inside, sides[2])
-        middle, last = (at[k] * sides[1 + k] + within[k] for k in (0, 1))
-        return int((row * shape[1] + middle) * shape[2] + last)
+            return place[1]
+        return _row_major(place, keys["shape"])
 
     @cached_property
     def _numbers(self) -> list[list[int]]:
@@ -291,3 +341,10 @@ class Whereabouts:
                     following += 1
             numbers.append(line)
         return numbers
+
+
+def _row_major(place: Sequence[int], sides: Sequence[int]) -> int:
+    number = 0
+    for at, side in zip(place, sides, strict=True):
+        number = number * side + at
+    return number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from allrail.errors import InputError
@@ -23,7 +25,8 @@ MIXES = [
     ("size,jobs\n257,10\n", None, "mix", "does not fit the 256 boards"),
     ("size,jobs\n4,99999999999999999999\n", 2, "jobs", "above"),
     ("size,jobs\n2x,10\n", 2, "size", "shape"),
-    ("size,jobs\n2x4x2,10\n", 2, "size", "shape"),
+    ("size,jobs\n2x4x2,10\n", 2, "size", "two dimensions"),
+    ("size,jobs\n4,1\n2x4x2x2,10\n", 3, "size", "shape"),
     ("size,jobs\n2x4,10\n2 x 4,1\n", 3, "size", "twice"),
     ("size,jobs\n0x4,10\n", 2, "size", "not empty"),
     ("size,jobs\n17x1,10\n", None, "mix", "does not fit the 256 boards"),
@@ -40,6 +43,45 @@ def test_mixes(folder, allrail_cli, text, line, field, why):
     assert f"`{field}`" in outcome.stderr or not field
     assert why in outcome.stderr
     assert "\n\nhint: " in outcome.stderr
+
+
+CUBE = {"name": "c", "topology": "hammingmesh_3d", "board": [2, 2, 2], "grid": [2, 3, 4]}
+# What stands in mix.csv, options, how the message begins, a part of it or its hint.
+BOXES = [
+    ("4,1\n2x3,10\n", (), "mix.csv:2: `size`", "2x4x1"),
+    ("3x1x1,10\n", (), "mix.csv: `mix`", "does not fit the 2 x 3 x 4 boards"),
+    ("25,10\n", (), "mix.csv: `mix`", "does not fit the 2 x 3 x 4 boards"),
+    ("0x1x1,10\n", (), "mix.csv:1: `size`", "not empty"),
+    ("1x1x1,1\n1x1x1,2\n", (), "mix.csv:2: `size`", "twice"),
+    ("4,1\n", ("--locality",), "--locality", "two dimensions only"),
+    ("4,1\n", ("--leaf-boards", "2"), "--leaf-boards", "two dimensions only"),
+    ("4,1\n", ("--run", "all_reduce"), "--run", "on a `hammingmesh`"),
+    ("4,1\n", ("--failed", "24"), "--failed", "24 boards work"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "where", "why"), BOXES, ids=str)
+def test_mixes_of_three_dimensions(folder, allrail_cli, text, options, where, why):
+    (folder / "mix.csv").write_text("size,jobs\n" * ("," not in text) + text)
+    (folder / "cube.json").write_text(json.dumps(CUBE))
+    base = ("place", "--fabric", "cube.json", "--mix", "mix.csv", "--count", "2")
+    outcome = allrail_cli(*base, *options)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith(f"error: {where}"), outcome.stderr
+    assert why in outcome.stderr
+    assert "\n\nhint: " in outcome.stderr
+
+
+def test_a_trace_of_boxes_is_for_three_dimensions(folder, allrail_cli):
+    (folder / "cube.json").write_text(json.dumps(CUBE))
+    (folder / "trace.csv").write_text("0 s,1 s,2x3x4\n0 s,1 s,2x3\n")
+    outcome = allrail_cli("place", "--fabric", "cube.json", "--trace", "trace.csv")
+    assert outcome.status == 2
+    assert outcome.stderr.startswith("error: trace.csv:2: `size`"), outcome.stderr
+    (folder / "trace.csv").write_text("0 s,1 s,2x3x4\n0 s,1 s,24\n")
+    outcome = allrail_cli("place", "--fabric", "cube.json", "--trace", "trace.csv")
+    assert outcome.status == 0, outcome.stderr
+    assert "over 2 s" in outcome.stdout
 
 
 YAMLS = [

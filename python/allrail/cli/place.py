@@ -17,6 +17,7 @@ _OPTIONS = {
     "failed": "--failed",
     "aspect": "--aspect",
     "leaf_boards": "--leaf-boards",
+    "locality": "--locality",
     "memory": "--memory",
     "load": "--load",
     "duration": "--duration",
@@ -256,8 +257,9 @@ def _notes(told: dict[str, Any]) -> None:
     from allrail.cli import output
 
     fabric = told["fabric"]
-    grid = f"{fabric['rows']} x {show_count(fabric['columns'], 'board')} of"
-    grid += f" {show_count(fabric['npus_per_board'], 'NPU')}"
+    *sides, last = fabric.get("sides") or (fabric["rows"], fabric["columns"])
+    grid = " x ".join([*map(str, sides), show_count(last, "board")])
+    grid += f" of {show_count(fabric['npus_per_board'], 'NPU')}"
     if fabric["rows"] == 1 == fabric["npus_per_board"]:
         grid = f"{fabric['columns']:,} NPUs, each counted as a board"
     failed = len(fabric["failed_boards"]) + told.get("failed", 0)

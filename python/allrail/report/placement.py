@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.placed import placed_jobs
 from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
 from allrail.results.units import show_count, show_number
 
@@ -113,17 +115,20 @@ def frames(where: Whereabouts) -> dict[str, pl.DataFrame]:
     """
     import polars as pl
 
-    each = where.board[0] * where.board[1]
+    each = math.prod(where.board)
+    flat = len(where.board) == 2
+    axes = ("row", "column") if flat else tuple(f"physical_{axis}" for axis in range(3))
+    virtual = tuple(f"virtual_{axis}" for axis in (axes if flat else range(3)))
+    sides = ("rows", "columns") if flat else tuple(f"side_{axis}" for axis in range(3))
     jobs = [
         {
             "job": job.job,
             "asked": "x".join(map(str, job.asked))
             if isinstance(job.asked, tuple)
             else f"{job.asked}",
-            "rows": len(job.rows),
-            "columns": len(job.columns),
-            "boards": len(job.rows) * len(job.columns),
-            "npus": len(job.rows) * len(job.columns) * each,
+            **dict(zip(sides, job.shape, strict=True)),
+            "boards": math.prod(job.shape),
+            "npus": math.prod(job.shape) * each,
             "half_plane_cut_share": where.half_plane_cut_share(job),
         }
         for job in where.jobs
@@ -131,17 +136,17 @@ def frames(where: Whereabouts) -> dict[str, pl.DataFrame]:
     boards = [
         (job.job, *board.virtual, *board.physical) for job in where.jobs for board in job.boards
     ]
-    names = ("virtual_row", "virtual_column", "row", "column")
+    names = (*virtual, *axes)
     found = {
         "placed": pl.DataFrame(jobs, infer_schema_length=None),
         "boards": pl.DataFrame(boards, schema=["job", *names], orient="row"),
     }
     if len(boards) * each <= MAX_NPUS:
         npus = [
-            (job.job, rank, *divmod(rank, where.grid(job)[1]), *place, npu)
+            (job.job, rank, *own, *place, npu)
             for job in where.jobs
-            for rank, (place, npu) in enumerate(
-                zip(where.places(job), where.npus(job), strict=True)
+            for rank, (own, place, npu) in enumerate(
+                zip(where.virtual(job), where.places(job), where.npus(job), strict=True)
             )
         ]
         columns = ["job", "rank", *names, "npu"]
@@ -155,7 +160,7 @@ def scenarios(where: Whereabouts) -> dict[str, dict[str, Any]]:
     Args:
         where: The jobs.
     """
-    each = where.board[0] * where.board[1]
+    each = math.prod(where.board)
     some = [job for job in where.jobs if 1 < len(job.rows) * len(job.columns) * each <= MAX_NPUS]
     return {f"job-{job.job}.yaml": where.scenario(job) for job in some[:MAX_SCENARIOS]}
 
@@ -228,6 +233,7 @@ def boards(told: dict[str, Any]) -> Figure:
     jobs = sorted(
         drawn["jobs"], key=lambda job: (-len(job["rows"]) * len(job["columns"]), job["job"])
     )
+    shapes = {job.job: job.shape for job in placed_jobs(told)}
     legend = []
     used = {"other": False, "single": False}
     for rank, job in enumerate(jobs):
@@ -237,7 +243,7 @@ def boards(told: dict[str, Any]) -> Figure:
             colour, used["single"] = single, True
         elif rank < MOST_NAMED:
             colour = hue
-            shape = str(count) if wrapped else f"{len(job['rows'])} × {len(job['columns'])}"
+            shape = str(count) if wrapped else " × ".join(map(str, shapes[job["job"]]))
             legend.append(Patch(color=hue, label=f"job {job['job']}: {shape}"))
         else:
             colour, used["other"] = lighter(hue, amount=0.5 + 0.1 * (rank // 6 % 3)), True
@@ -272,8 +278,11 @@ def boards(told: dict[str, Any]) -> Figure:
             f"{show_count(mix['placed'], 'job')} placed, {mix['left_out']:,} left out",
             loc="left",
         )
-        axes.set_xlabel("NPUs, line by line" if wrapped else "column of boards")
-        axes.set_ylabel("" if wrapped else "row of boards")
+        across, down = "column of boards", "row of boards"
+        if fabric.get("sides"):
+            across, down = "boards along dimensions 1 and 2, line by line", "dimension 0"
+        axes.set_xlabel("NPUs, line by line" if wrapped else across)
+        axes.set_ylabel("" if wrapped else down)
         axes.legend(handles=legend, loc="center left", bbox_to_anchor=(1.02, 0.5))
     return figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,8 +51,9 @@ def page(told: Mapping[str, Any], *, pictures: Mapping[str, str], version: str) 
         for name, svg in pictures.items()
     ]
     fabric = told["fabric"]
-    boards = f"{fabric['rows']:,} × {show_count(fabric['columns'], 'board')} of"
-    boards += f" {show_count(fabric['npus_per_board'], 'NPU')}"
+    *sides, last = fabric.get("sides") or (fabric["rows"], fabric["columns"])
+    grid = " × ".join([*(f"{side:,}" for side in sides), show_count(last, "board")])
+    boards = f"{grid} of {show_count(fabric['npus_per_board'], 'NPU')}"
     waits = "ran" in told
     mean = told["utilisation"]["mean"]
     if waits:
@@ -151,13 +153,14 @@ def _where(told: Mapping[str, Any]) -> list[Table]:
     rows: list[Cells] = [
         [
             Cell(f"job {job.job}", job.job),
-            Cell(f"{len(job.rows)} × {len(job.columns)}", len(job.rows) * len(job.columns)),
-            _spans(job.rows),
-            _spans(job.columns),
+            Cell(" × ".join(map(str, job.shape)), math.prod(job.shape)),
+            *(_spans(lines) for lines in job.along),
         ]
         for job in jobs
     ]
-    return [Table("placed", ["job", "boards", "rows", "columns"], rows, [0, 2, 3])]
+    axes = ["rows", "columns"] if jobs[0].sides is None else [f"dimension {k}" for k in range(3)]
+    text = [0, *range(2, 2 + len(axes))]
+    return [Table("placed", ["job", "boards", *axes], rows, text)]
 
 
 def _spans(numbers: Sequence[int]) -> str:

@@ -44,6 +44,29 @@ impl Boards {
         Self { rows, columns, words, free, counts: vec![columns; rows as usize] }
     }
 
+    /// A mesh whose boards are free where `free` says so, of row and column.
+    #[must_use]
+    pub(super) fn of(rows: u32, columns: u32, free: impl Fn(u32, u32) -> bool) -> Self {
+        let mut boards = Self::new(rows, columns);
+        for row in 0..rows {
+            for column in (0..columns).filter(|&column| !free(row, column)) {
+                boards.fail(row, column);
+            }
+        }
+        boards
+    }
+
+    /// The boards that are free here and in another mesh of as many rows and columns.
+    #[must_use]
+    pub(super) fn in_common(&self, other: &Self) -> Self {
+        let mut common = self.clone();
+        common.free.iter_mut().zip(&other.free).for_each(|(mine, others)| *mine &= others);
+        common.counts = (common.free.chunks(self.words))
+            .map(|row| row.iter().map(|word| word.count_ones()).sum())
+            .collect();
+        common
+    }
+
     /// Rows of boards.
     #[must_use]
     pub fn rows(&self) -> u32 {

@@ -3,6 +3,7 @@
 //! | topology | rows × columns | a job takes |
 //! |---|---|---|
 //! | `hammingmesh` | boards | any rows crossed with any columns |
+//! | `hammingmesh_3d` | boards: planes along its first dimension, the other two as columns | any planes crossed with any rows and columns |
 //! | `torus` | boards (of three dimensions, the last two as columns) | neighbouring boards, also around the ends |
 //! | `fat_tree` | one row of NPUs | any NPUs |
 //!
@@ -12,6 +13,7 @@ use allrail_core::Bandwidth;
 use serde_json::Value;
 
 use super::boards::{Block, Boards};
+use super::boxes;
 use super::greedy::find;
 use super::locality::{Leaves, find_near};
 use super::request::{Request, Size};
@@ -19,13 +21,15 @@ use super::shape::{Choice, Shape, shapes, turned};
 use super::torus;
 use crate::FabricError;
 use crate::graph::Wire;
-use crate::topologies::{self, fat_tree, hammingmesh};
+use crate::topologies::{self, fat_tree, hammingmesh, hammingmesh_3d};
 
 /// What a job's block may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
     /// Any rows crossed with any columns.
     SubGrid,
+    /// Any planes crossed with any rows and columns, of a mesh of boards with these sides.
+    SubBoxes([u32; 3]),
     /// Neighbours on a torus of boards with these sides.
     Contiguous(Vec<u32>),
 }
@@ -73,7 +77,7 @@ impl Floor {
                 "fabric.topology",
                 topology.tag(),
                 "it has no boards to place jobs on",
-                "jobs are placed on a `hammingmesh`, a `torus` or a `fat_tree`",
+                "jobs are placed on a `hammingmesh`, a `hammingmesh_3d`, a `torus` or a `fat_tree`",
             )
         })
     }
@@ -101,6 +105,26 @@ impl Floor {
             failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
             leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
             rule: Rule::SubGrid,
+        }
+    }
+
+    /// The boards of a validated `HammingMesh` of three dimensions.
+    #[must_use]
+    pub fn of_mesh_3d(mesh: &hammingmesh_3d::HammingMesh3d) -> Self {
+        let alone = mesh.grid.iter().all(|&boards| boards == 1);
+        let ends = mesh.board.into_iter().zip(mesh.grid);
+        // Along a dimension of one board cables lead back to it.
+        let sides: Vec<u32> =
+            ends.filter(|(_, boards)| *boards > 1 || alone).map(|(side, _)| side).collect();
+        let npus = mesh.board.iter().map(|&side| u64::from(side)).product();
+        let [planes, rows, columns] = mesh.grid;
+        Self {
+            topology: hammingmesh_3d::TAG,
+            board: mesh.board.map(u64::from).to_vec(),
+            board_bandwidth: at_edges(&sides, npus, mesh.planes, mesh.link),
+            failed: Vec::new(),
+            leaves: Leaves::of(planes, rows * columns, u32::MAX),
+            rule: Rule::SubBoxes(mesh.grid),
         }
     }
 
@@ -145,6 +169,26 @@ impl Floor {
         self.board.iter().product()
     }
 
+    /// NPUs of a board along each dimension.
+    pub(super) fn sides_of_board(&self) -> &[u64] {
+        &self.board
+    }
+
+    /// Whether it is known which lines of boards stand below which leaf switches.
+    pub(super) fn knows_leaves(&self) -> bool {
+        !matches!(self.rule, Rule::SubBoxes(_))
+    }
+
+    /// Boards along each of three dimensions; `None` where there are two.
+    #[must_use]
+    pub fn sides(&self) -> Option<[u32; 3]> {
+        match &self.rule {
+            Rule::SubGrid => None,
+            Rule::SubBoxes(sides) => Some(*sides),
+            Rule::Contiguous(sides) => sides.as_slice().try_into().ok(),
+        }
+    }
+
     /// Rows and columns of NPUs of a board.
     pub(super) fn board(&self) -> [u64; 2] {
         [self.board[0], self.board[1..].iter().product()]
@@ -153,17 +197,41 @@ impl Floor {
     /// Checks that a job can ask for a size here.
     ///
     /// # Errors
-    /// It is a shape of rows and columns, and the floor has more dimensions.
+    /// It is a shape of more or fewer sides than the boards have dimensions.
     pub(super) fn check(&self, field: String, size: Size) -> Result<(), FabricError> {
-        let two = match &self.rule {
-            Rule::SubGrid => true,
-            Rule::Contiguous(sides) => sides.len() == 2,
+        let three = self.sides().is_some();
+        let (why, hint) = match size.sides() {
+            Some(2) if three => (
+                "the shape has two sides, and the boards three dimensions",
+                "write three sides, such as `2x4x1`, or how many boards the job has",
+            ),
+            Some(3) if !three => (
+                "the shape has three sides, and the boards two dimensions",
+                "write rows and columns, such as `2x4`, or how many boards the job has",
+            ),
+            _ => return Ok(()),
         };
-        if two || matches!(size, Size::Count(_)) {
+        Err(FabricError::new(field, size, why, hint))
+    }
+
+    /// Checks that jobs can be kept below few leaf switches here.
+    ///
+    /// # Errors
+    /// The leaves of three dimensions are not known.
+    pub(super) fn check_leaves(
+        &self,
+        locality: bool,
+        each: Option<u32>,
+    ) -> Result<(), FabricError> {
+        if self.knows_leaves() || !(locality || each.is_some()) {
             return Ok(());
         }
-        let why = "a shape has rows and columns, and this torus three dimensions";
-        Err(FabricError::new(field, size, why, "write how many boards the job has"))
+        let (field, value) = match each {
+            Some(each) => ("leaf_boards", each.to_string()),
+            None => ("locality", "true".to_owned()),
+        };
+        let why = "leaf switches are known of two dimensions only, and these boards have three";
+        Err(FabricError::new(field, value, why, "leave it out"))
     }
 
     /// Whether any rows crossed with any columns are a block.
@@ -208,6 +276,12 @@ impl Floor {
         };
         match (request, &self.rule) {
             (Request::Sides(shape), _) => pairs(turned(shape, self.rows(), self.columns(), choice)),
+            (Request::Cuboid(sides), _) => {
+                self.sides().map_or_else(Vec::new, |whole| torus::turned(&sides, &whole, choice))
+            }
+            (Request::Boards(boards), Rule::SubBoxes(sides)) => {
+                torus::shapes(boards, sides, choice)
+            }
             (Request::Boards(boards), Rule::SubGrid) => {
                 pairs(shapes(boards, self.rows(), self.columns(), choice))
             }
@@ -222,6 +296,7 @@ impl Floor {
     pub fn find(&self, free: &Boards, shapes: &[Sides], near: bool) -> Option<Block> {
         shapes.iter().find_map(|sides| match &self.rule {
             Rule::Contiguous(whole) => torus::find(free, sides, whole),
+            Rule::SubBoxes(whole) => boxes::find(free, sides, whole),
             Rule::SubGrid => {
                 let shape = Shape { rows: sides[0], columns: sides[1] };
                 if near { find_near(free, shape, &self.leaves) } else { find(free, shape) }

@@ -82,13 +82,12 @@ impl Histogram {
     /// The same jobs by the boards that they take on `floor`.
     ///
     /// # Errors
-    /// Every size is larger than the fabric, or a shape is asked for where there is none.
+    /// Every size is larger than the fabric.
     pub fn on(&self, floor: &Floor, unit: Unit) -> Result<Sizes, FabricError> {
         let whole = floor.boards();
         let mut sizes = Sizes { jobs: Vec::new(), until: Vec::new(), whole, dropped: 0 };
         let mut total = 0;
         for &(size, count) in &self.rows {
-            floor.check("mix".to_owned(), size)?;
             // A shape that only fits with rows and columns exchanged waits for `transpose`.
             let turn = Choice { transpose: true, aspect: None };
             let fits = size.on(floor, unit).and_then(|request| {
@@ -102,7 +101,7 @@ impl Histogram {
             total += count;
             sizes.jobs.push(match request {
                 Request::Boards(_) => Request::Boards(boards),
-                Request::Sides(_) => request,
+                Request::Sides(_) | Request::Cuboid(_) => request,
             });
             sizes.until.push(total);
         }
@@ -111,7 +110,12 @@ impl Histogram {
             return Err(FabricError::new(
                 "mix",
                 least,
-                format!("the smallest job does not fit the {whole} boards"),
+                match floor.sides() {
+                    None => format!("the smallest job does not fit the {whole} boards"),
+                    Some([a, b, c]) => {
+                        format!("the smallest job does not fit the {a} x {b} x {c} boards")
+                    }
+                },
                 "take smaller jobs or a larger fabric, or say what a size counts: `unit: npus`",
             ));
         }

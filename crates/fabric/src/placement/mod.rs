@@ -3,7 +3,8 @@
 //! A job on a `HammingMesh` gets `u` rows crossed with `v` columns of boards, which need not be
 //! neighbours: rows and columns end in trees, so the sub-grid is a `HammingMesh` of its own (SC'22,
 //! "greedy allocation"). [`find`] is that search, [`place`] does a mix of jobs, [`Study`] many mixes.
-//! Contiguous boxes on a torus and any NPUs of a fat tree are there for comparison ([`Floor`]).
+//! Of a mesh of three dimensions a job takes planes, too. Contiguous boxes on a torus and any NPUs of a
+//! fat tree are there for comparison ([`Floor`]).
 //!
 //! ```
 //! use allrail_fabric::placement::{Floor, Options, place};
@@ -15,6 +16,7 @@
 //! ```
 
 mod boards;
+mod boxes;
 mod defragment;
 mod floor;
 mod fold;

@@ -67,6 +67,10 @@ impl Common {
             FabricError::new("request", "malformed", error.to_string(), hint)
         })?;
         let mut floor = Floor::read(&read.fabric)?;
+        floor.check_leaves(read.locality, read.leaf_boards)?;
+        for (index, &(size, _)) in read.mix.iter().enumerate() {
+            floor.check(format!("mix[{index}].size"), size)?;
+        }
         match read.leaf_boards {
             Some(0) => {
                 let why = "a leaf switch has 1 board at least";
@@ -117,7 +121,7 @@ impl Summary {
 }
 
 fn shown(floor: &Floor) -> Value {
-    json!({
+    let mut shown = json!({
         "topology": floor.topology,
         "rows": floor.rows(),
         "columns": floor.columns(),
@@ -126,7 +130,11 @@ fn shown(floor: &Floor) -> Value {
         "failed_boards": floor.failed,
         "leaves": [count(&floor.leaves.of_rows), count(&floor.leaves.of_columns)],
         "board_bandwidth": floor.board_bandwidth,
-    })
+    });
+    if let Some(sides) = floor.sides() {
+        shown["sides"] = json!(sides);
+    }
+    shown
 }
 
 fn count(leaves: &[u32]) -> u32 {

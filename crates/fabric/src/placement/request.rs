@@ -1,8 +1,8 @@
 //! What a job asks for: so many boards, in any of the shapes that they can have, or a shape.
 //!
 //! A job that asks for a shape (`2x4`: 2 rows and 4 columns) was written for it, such as one whose tensor
-//! parallelism runs along rows: it gets these sides and no others, with `transpose` also `4x2`. `aspect`
-//! reshapes jobs that ask for a number only.
+//! parallelism runs along rows: it gets these sides and no others, with `transpose` also `4x2`. Where boards
+//! have three dimensions, so has a shape (`2x4x1`). `aspect` reshapes jobs that ask for a number only.
 
 use std::fmt;
 
@@ -18,6 +18,8 @@ pub enum Size {
     Count(u64),
     /// Rows and columns.
     Sides([u64; 2]),
+    /// Along three dimensions.
+    Cuboid([u64; 3]),
 }
 
 impl Size {
@@ -27,6 +29,17 @@ impl Size {
         match self {
             Self::Count(count) => count,
             Self::Sides([rows, columns]) => rows.saturating_mul(columns),
+            Self::Cuboid(sides) => sides.into_iter().fold(1, u64::saturating_mul),
+        }
+    }
+
+    /// How many sides it says; `None` of a number.
+    #[must_use]
+    pub fn sides(self) -> Option<usize> {
+        match self {
+            Self::Count(_) => None,
+            Self::Sides(sides) => Some(sides.len()),
+            Self::Cuboid(sides) => Some(sides.len()),
         }
     }
 
@@ -48,6 +61,13 @@ impl Size {
                     columns: u32::try_from(whole(columns, wide)).ok()?,
                 })
             }
+            Self::Cuboid(sides) => {
+                let mut boards = [0; 3];
+                for ((to, side), each) in boards.iter_mut().zip(sides).zip(floor.sides_of_board()) {
+                    *to = u32::try_from(whole(side, *each)).ok()?;
+                }
+                Request::Cuboid(boards)
+            }
         };
         (u64::from(request.boards()?) <= floor.boards()).then_some(request)
     }
@@ -64,6 +84,7 @@ impl fmt::Display for Size {
         match self {
             Self::Count(count) => write!(to, "{count}"),
             Self::Sides([rows, columns]) => write!(to, "{rows}x{columns}"),
+            Self::Cuboid([a, b, c]) => write!(to, "{a}x{b}x{c}"),
         }
     }
 }
@@ -76,6 +97,8 @@ pub enum Request {
     Boards(u32),
     /// These rows and columns.
     Sides(Shape),
+    /// These sides along three dimensions.
+    Cuboid([u32; 3]),
 }
 
 impl Request {
@@ -85,6 +108,7 @@ impl Request {
         match self {
             Self::Boards(boards) => Some(boards),
             Self::Sides(Shape { rows, columns }) => rows.checked_mul(columns),
+            Self::Cuboid([a, b, c]) => a.checked_mul(b)?.checked_mul(c),
         }
     }
 }
@@ -106,6 +130,7 @@ impl fmt::Display for Request {
         match self {
             Self::Boards(boards) => write!(to, "{boards}"),
             Self::Sides(Shape { rows, columns }) => write!(to, "{rows}x{columns}"),
+            Self::Cuboid([a, b, c]) => write!(to, "{a}x{b}x{c}"),
         }
     }
 }

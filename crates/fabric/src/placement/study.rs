@@ -66,7 +66,7 @@ pub struct PlacedMix {
     pub placed: u64,
     /// Jobs that found no boards.
     pub left_out: u64,
-    /// Traffic across the upper levels; `None` where no job uses a tree.
+    /// Traffic across the upper levels; `None` where no job uses a tree, or three dimensions have trees.
     pub upper: Option<Upper>,
     /// What moved; `None` if nothing may move.
     pub moved: Option<Moved>,
@@ -128,7 +128,9 @@ impl Study {
                     utilisation: placement.boards() as f64 / working as f64,
                     placed: placement.jobs.len() as u64,
                     left_out: placement.left_out.len() as u64,
-                    upper: upper(&placement.jobs, &self.floor.leaves),
+                    upper: (self.floor.knows_leaves())
+                        .then(|| upper(&placement.jobs, &self.floor.leaves))
+                        .flatten(),
                     moved,
                 });
                 map.get_or_insert(Map { sizes: jobs, placement, failed });

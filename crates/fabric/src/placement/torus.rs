@@ -10,7 +10,7 @@
 use super::boards::{Block, Boards};
 use super::shape::Choice;
 
-/// The boxes of so many boards on a torus with sides `whole`, the first choice first.
+/// The boxes of so many boards on a torus, or a mesh of boards, with sides `whole`, the first choice first.
 pub(super) fn shapes(boards: u32, whole: &[u32], choice: Choice) -> Vec<Vec<u32>> {
     let all: u64 = whole.iter().map(|&side| u64::from(side)).product();
     if boards == 0 || u64::from(boards) > all {
@@ -54,6 +54,14 @@ fn factors(size: u32, count: usize, most: u32) -> Vec<Vec<u32>> {
             rest.map(move |rest| [vec![first], rest].concat())
         })
         .collect()
+}
+
+/// A box that a job asks for, and with `transpose` all orders of its sides; those that fit.
+pub(super) fn turned(sides: &[u32], whole: &[u32], choice: Choice) -> Vec<Vec<u32>> {
+    let mut all = orders(sides);
+    all.truncate(if choice.transpose { all.len() } else { 1 });
+    all.retain(|sides| sides.iter().zip(whole).all(|(side, whole)| side <= whole));
+    all
 }
 
 /// All orders of `sides`, each once, the given one first.

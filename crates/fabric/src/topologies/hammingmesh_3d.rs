@@ -22,6 +22,7 @@ use super::global::Global;
 use super::lines::{self, Axis};
 use super::{Counts, Drawing, GraphTopology};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::placement::Floor;
 use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
@@ -174,6 +175,10 @@ impl GraphTopology for HammingMesh3d {
 
     fn grid(&self) -> Option<[u32; 2]> {
         Some([self.size(1) * self.size(2), self.size(0)])
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        Some(Floor::of_mesh_3d(self))
     }
 
     fn drawing(&self) -> Drawing {

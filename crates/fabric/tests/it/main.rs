@@ -5,6 +5,7 @@ mod composed;
 mod dimensions;
 mod every_topology;
 mod own_graphs;
+mod placement_boxes;
 mod placement_oracle;
 mod placement_queue;
 mod placement_shapes;

@@ -132,6 +132,15 @@ fn shapes_that_are_none_are_refused() {
     let three = json!({ "fabric": { "topology": "torus", "shape": [4, 4, 4] } });
     let error = placed(&json!([[[2, 4], 1]]), &three).expect_err("three dimensions");
     assert!(error.why.contains("three dimensions"), "{error}");
+    let told = placed(&json!([[[2, 4, 1], 1]]), &three).expect("a shape of three sides");
+    assert_eq!(told["utilisation"]["min"], 1.0);
+    assert_eq!(
+        (&told["map"]["sizes"][0], &told["fabric"]["sides"]),
+        (&json!([2, 4, 1]), &json!([4, 4, 4]))
+    );
+    let error = placed(&json!([[4, 1], [[2, 4, 1], 1]]), &json!({})).expect_err("two dimensions");
+    assert_eq!(error.field, "mix[1].size");
+    assert!(error.why.contains("two dimensions"), "{error}");
     let flat = json!({ "fabric": { "topology": "torus", "shape": [4, 4] } });
     let told = placed(&json!([[[2, 4], 1]]), &flat).expect("a torus of two");
     assert_eq!(told["utilisation"]["min"], 1.0);
