@@ -117,6 +117,37 @@ def test_out_writes_tables_and_a_picture(folder, allrail_cli):
     }
 
 
+def test_flowlets_are_static_paths_until_there_is_a_gap():
+    """Two messages a pair, 400 us apart, over a tree with eight spines."""
+    tree = {"topology": "fat_tree", "npus": 64, "switch_radix": 16, "levels": 2}
+    pairs = [(npu, (npu * 37 + 31) % 64) for npu in range(64)]
+    rows = [[f"{at} us", *pair, "1 MiB"] for at in (0, 400) for pair in pairs]
+
+    def run(**packets):
+        return allrail.simulate_traffic(
+            {
+                "schema_version": 1,
+                "fabric": tree,
+                "traffic": {"pattern": "trace", "messages": rows},
+                "world": "packets",
+                "packets": packets,
+            }
+        )
+
+    static, long, short = (
+        run(choice="ecmp"),
+        run(choice="flowlet", flowlet_gap="1 s"),
+        run(choice="flowlet", flowlet_gap="100 us"),
+    )
+    assert "flowlets" not in static.raw
+    assert (long.raw["flowlets"], long.time_us) == (0, static.time_us)
+    assert long.message_latency_us == static.message_latency_us
+    assert 40 <= short.raw["flowlets"] <= 64
+    assert short.raw["out_of_order"] == 0
+    assert short.messages == static.messages
+    assert short.message_latency_us != static.message_latency_us
+
+
 def test_compare_prints_a_line_a_variant(folder, allrail_cli):
     (folder / "mine.json").write_text(json.dumps({**SMALL, "world": "flows"}))
     outcome = allrail_cli(

@@ -159,6 +159,9 @@ pub struct PacketsResult {
     pub packet_latency_us: PacketLatency,
     /// Packets that arrived after a later one of their message.
     pub out_of_order: u64,
+    /// `choice: flowlet`: times that a flow has drawn its path again after a gap, at any node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flowlets: Option<u64>,
     /// Packets that lost their payload and were sent again.
     pub cut: u64,
     /// Of links, of the time.

@@ -111,6 +111,7 @@ impl TrafficRun<'_> {
                 max: statistics.latency_max.as_us(),
             },
             out_of_order: statistics.out_of_order,
+            flowlets: self.scenario.packets.choice.by_flowlets().then_some(statistics.flowlets),
             cut: statistics.cut,
             link_use,
             deepest_queue_bytes: statistics.deepest_queue.count(),

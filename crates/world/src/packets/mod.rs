@@ -69,7 +69,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{Event, Submission, Transfer, TransferId, World};
 use calendar::{Action, Calendar};
-use choice::PathChoice;
+use choice::{Flowlets, PathChoice};
 use control::Control;
 pub use settings::Settings;
 use source::{Message, Slot, Source};
@@ -85,6 +85,8 @@ pub struct Packets {
     random: Pcg64Mcg,
     /// If it leaves hops out.
     choice: Option<&'static dyn PathChoice>,
+    /// If it asks for them.
+    flowlets: Option<Flowlets>,
     control: Control,
     seed: u64,
     /// Virtual channels of a link.
@@ -149,6 +151,7 @@ impl Packets {
             draws: routing.draws(),
             random: Pcg64Mcg::seed_from_u64(seed),
             choice: Some(settings.choice.0).filter(|choice| choice.narrows()),
+            flowlets: settings.choice.by_flowlets().then(|| Flowlets::new(settings.flowlet_gap())),
             control: Control::new(settings, &graph),
             seed,
             channels,

@@ -26,6 +26,10 @@ pub struct Settings {
     pub crossbar_speedup: f64,
     /// Which of the hops that the routing allows a packet takes.
     pub choice: Chosen<dyn PathChoice>,
+    /// How long no packet of a flow has come before it may take another path; 500 us if left out. Of
+    /// `flowlet`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flowlet_gap: Option<Time>,
     /// When NPUs may send, and what a full queue does.
     pub transport: Chosen<dyn Transport>,
     /// What a message sends before its receiver pulls; 16 packets if left out. Transports with pulls.
@@ -45,6 +49,7 @@ impl Default for Settings {
             buffer_latency: Time::from_ns(40),
             crossbar_speedup: 2.0,
             choice: Chosen(super::choice::ALL[0]),
+            flowlet_gap: None,
             transport: Chosen(super::transport::ALL[0]),
             first_window: None,
             cut_above: None,
@@ -86,6 +91,11 @@ impl Settings {
             let why = "it is longer than a second".into();
             return refuse("buffer_latency", value, why, "write `buffer_latency: 40 ns`".into());
         }
+        if let Some(gap) = self.flowlet_gap.filter(|_| !self.choice.by_flowlets()) {
+            let why = format!("`choice: {}` does not read it", self.choice.tag());
+            let hint = "leave it out, or write `choice: flowlet`".into();
+            return refuse("flowlet_gap", gap.to_string(), why, hint);
+        }
         let rules = self.transport.rules();
         let unread = [
             ("first_window", self.first_window, rules.pulls),
@@ -123,6 +133,11 @@ impl Settings {
     #[must_use]
     pub fn packet(&self) -> Bytes {
         self.packet.unwrap_or(Bytes::new(8192))
+    }
+
+    /// How long no packet of a flow has come before it may take another path.
+    pub(super) fn flowlet_gap(&self) -> Time {
+        self.flowlet_gap.unwrap_or(Time::from_us(500))
     }
 
     /// How many packets a message sends unasked.

@@ -171,6 +171,9 @@ impl Packets {
                 place += 1;
                 continue;
             }
+            if let Some(flowlets) = &mut self.flowlets {
+                flowlets.sent();
+            }
             let id = standing.message;
             slot.message = id;
             let at = &mut self.sources[npu as usize];

@@ -9,6 +9,7 @@ use allrail_core::{Bytes, Time};
 use serde::Serialize;
 
 use super::Packets;
+use super::choice::Flowlets;
 use super::state::Packet;
 
 /// What has happened so far. Serialized, bytes and times have units.
@@ -42,6 +43,8 @@ pub struct Statistics {
     pub out_of_order: u64,
     /// Messages that had such packets.
     pub reordered_messages: u64,
+    /// Times that a flow has drawn its path again after a gap, at any node.
+    pub flowlets: u64,
     /// The most packets that there were at once.
     pub most_at_once: u64,
 }
@@ -173,6 +176,7 @@ impl Packets {
             latency_max: Time::from_ps(counters.longest),
             out_of_order: counters.out_of_order,
             reordered_messages: counters.reordered,
+            flowlets: self.flowlets.as_ref().map_or(0, Flowlets::drawn_again),
             most_at_once: self.packets.len() as u64,
         }
     }

@@ -107,6 +107,9 @@ impl Packets {
                     self.cut(queue, link, id);
                     continue;
                 }
+                if let Some(flowlets) = &mut self.flowlets {
+                    flowlets.sent();
+                }
                 self.packets[id as usize].state = hop.state.0;
                 return self.ask(queue as u32, hop);
             }
@@ -134,8 +137,13 @@ impl Packets {
             && let Some(choice) = self.choice
         {
             let source = NodeId(self.messages[message as usize].source);
-            let fork = Fork { node: at, source, destination: to, sequence, seed: self.seed };
+            let flow = (node, source.0, destination);
+            let flowlet = self.flowlets.as_mut().map_or(0, |of| of.of(flow, self.now));
+            let fork =
+                Fork { node: at, source, destination: to, sequence, flowlet, seed: self.seed };
             choice.narrow(&fork, &mut self.hops);
+        } else if let Some(flowlets) = &mut self.flowlets {
+            flowlets.forget();
         }
         let best = if self.hops.len() > 1 { self.least_loaded(node) } else { 0 };
         *self.hops.get(best).expect("a routing knows a way from every node")

@@ -6,5 +6,6 @@ mod flows_solver;
 mod flows_world;
 mod links_oracle;
 mod packets_common;
+mod packets_flowlets;
 mod packets_laws;
 mod packets_oracle;

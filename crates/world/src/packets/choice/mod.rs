@@ -5,12 +5,14 @@
 
 mod adaptive;
 mod ecmp;
+mod flowlet;
 mod spray;
 
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::routing::Hop;
 
 use super::policy::Listed;
+pub(super) use flowlet::Flowlets;
 
 /// A packet that has several ways on.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Fork {
     pub destination: NodeId,
     /// Its place in its message.
     pub sequence: u32,
+    /// Which flowlet of its flow it belongs to, here; 0 where a policy does not ask.
+    pub flowlet: u32,
     /// The scenario's.
     pub seed: u64,
 }
@@ -38,9 +42,14 @@ pub trait PathChoice: Sync {
     /// Whether it ever leaves a hop out; else it is not asked.
     fn narrows(&self) -> bool;
 
-    /// Whether packets of one message take different paths.
+    /// Whether packets of one message that follow each other take different paths.
     fn spreads(&self) -> bool {
         true
+    }
+
+    /// Whether it asks which packets of a flow follow each other without a gap.
+    fn by_flowlets(&self) -> bool {
+        false
     }
 
     /// Takes those out of `hops` that the packet must not consider; one at least stays.
@@ -48,7 +57,8 @@ pub trait PathChoice: Sync {
 }
 
 /// Every policy.
-pub static ALL: &[&dyn PathChoice] = &[&adaptive::Adaptive, &ecmp::Ecmp, &spray::Spray];
+pub static ALL: &[&dyn PathChoice] =
+    &[&adaptive::Adaptive, &ecmp::Ecmp, &flowlet::Flowlet, &spray::Spray];
 
 impl Listed for dyn PathChoice {
     const KEY: &'static str = "choice";

@@ -82,7 +82,7 @@ mod tests {
                     .map(|sequence| {
                         let [node, source, destination] = [70, 1, 2].map(NodeId);
                         place(
-                            &Fork { node, source, destination, sequence, seed: 5 },
+                            &Fork { node, source, destination, sequence, flowlet: 0, seed: 5 },
                             sequence,
                             count,
                         )
