@@ -56,7 +56,8 @@ class TrafficResult(_Whole):
         lower_bound_time_us: No time is below it, µs.
         share_of_injection: Bytes that an NPU sends (incast: that the destination receives) over
             what its cables carry in that time.
-        share_of_optimum: all_reduce: what an NPU must send over the same; None otherwise.
+        share_of_optimum: Of collectives: what an NPU must send, or receive, over the same; None
+            otherwise.
         bytes_per_npu: Sent by an NPU over all planes, on average.
         injection_gbps: What an NPU's cables carry over all planes, Gb/s.
         messages: In one plane.
@@ -67,10 +68,12 @@ class TrafficResult(_Whole):
         phase_barrier: all_to_all: whether a phase waited for the one before.
         window: Messages of an NPU that may leave at once.
         paths: flows: over which paths.
-        algorithm: all_reduce: which one.
-        shape: all_reduce: rows and columns of ranks.
-        steps: all_reduce: how many steps there are.
-        steps_simulated: all_reduce: how many of them were simulated.
+        algorithm: Of collectives: which one.
+        shape: Of collectives: rows and columns of ranks.
+        steps: Of collectives but broadcast: how many steps there are.
+        steps_simulated: How many of them were simulated.
+        segments: broadcast: how many segments go down each tree.
+        segments_simulated: broadcast: how many of them were simulated.
         npu_bandwidth_gbps: What each NPU that sends got, over all planes, Gb/s.
         message_latency_us: trace: from leaving to arriving, µs.
         packets: packets: how many, in one plane.
@@ -106,6 +109,8 @@ class TrafficResult(_Whole):
     shape: tuple[int, int] | None = None
     steps: int | None = None
     steps_simulated: int | None = None
+    segments: int | None = None
+    segments_simulated: int | None = None
     npu_bandwidth_gbps: Distribution | None = None
     message_latency_us: Distribution | None = None
     packets: int | None = None

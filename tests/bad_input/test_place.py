@@ -49,7 +49,7 @@ CUBE = {"name": "c", "topology": "hammingmesh_3d", "board": [2, 2, 2], "grid": [
 # What stands in mix.csv, options, how the message begins, a part of it or its hint.
 BOXES = [
     ("4,1\n2x3,10\n", (), "mix.csv:2: `size`", "2x4x1"),
-    ("3x1x1,10\n", (), "mix.csv: `mix`", "does not fit the 2 x 3 x 4 boards"),
+    ("5x1x1,10\n", (), "mix.csv: `mix`", "does not fit the 2 x 3 x 4 boards"),
     ("25,10\n", (), "mix.csv: `mix`", "does not fit the 2 x 3 x 4 boards"),
     ("0x1x1,10\n", (), "mix.csv:1: `size`", "not empty"),
     ("1x1x1,1\n1x1x1,2\n", (), "mix.csv:2: `size`", "twice"),

@@ -11,6 +11,7 @@ traffic: TRAFFIC
 world: flows
 """
 ALL = "{pattern: all_to_all, size: 64 KiB}"
+SPREAD = "{pattern: broadcast, size: 1 MiB, algorithm: rings}"
 TRACE = "{pattern: trace, messages: [[0 us, 0, 1, 1 KiB], [2 us, 1, 0, 1 KiB]]}"
 REDUCE = "{pattern: all_reduce, size: 1 MiB, algorithm: rings}"
 
@@ -54,6 +55,21 @@ CASES = [
     (ALL, "{topology: torus, shape: [4, 4], planes: 2}", "dgx2", "fabric", "`topology`"),
     ("{pattern: incast, size: 1 KiB}", "1 KiB}", "1 KiB, destination: 16}", "destination", "15"),
     ("{pattern: incast, size: 1 KiB}", "1 KiB}", "1 KiB, fan_in: 16}", "traffic.fan_in", "15"),
+    (SPREAD, "rings}", "rings, root: 16}", "traffic.root", "0 to 15"),
+    (SPREAD, "rings}", "rings, root: -1}", "traffic.root", "below 0"),
+    (SPREAD, "rings}", "rings, segments: 0}", "traffic.segments", "below 1"),
+    (SPREAD, "1 MiB, algorithm: rings}", "4 B, algorithm: rings, segments: 9}", "segments", "1 B"),
+    (SPREAD, ", algorithm: rings", "", "traffic.algorithm", "missing"),
+    (SPREAD, "rings", "in_network", "traffic.algorithm", "`all_reduce` alone"),
+    (SPREAD, "broadcast", "broadcats", "traffic.pattern", "mean `broadcast`?"),
+    (SPREAD, "broadcast", "all_gather, root: 3", "traffic.root", "`broadcast`"),
+    (
+        SPREAD,
+        "broadcast, size: 1 MiB, algorithm: rings",
+        "all_gather, size: 1 MiB, algorithm: tree",
+        "traffic.algorithm",
+        "no shards",
+    ),
     (REDUCE, "rings", "ringss", "traffic.algorithm", "mean `rings`?"),
     (REDUCE, ", algorithm: rings", "", "traffic.algorithm", "missing"),
     (REDUCE, "[4, 4]", "[96, 4]", "traffic.algorithm", "96"),

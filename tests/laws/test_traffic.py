@@ -63,8 +63,60 @@ def test_no_all_reduce_is_above_its_optimum(algorithm, shape):
     assert 0 < result.share_of_optimum <= 1 + ROUNDING
 
 
+@pytest.mark.parametrize("fabric", FABRICS, ids=str)
+@pytest.mark.parametrize("pattern", ["broadcast", "reduce_scatter", "all_gather"])
+def test_no_group_collective_is_above_its_optimum(fabric, pattern):
+    """Every NPU sends or receives what is not its own; with one port or with many."""
+    for algorithm in ("ring", "ring_unidirectional", "tree"):
+        if algorithm == "tree" and pattern != "broadcast":
+            continue
+        traffic = {"pattern": pattern, "algorithm": algorithm, "size": "64 MiB"}
+        result = allrail.simulate_traffic(scenario(fabric, traffic, 0, world="flows"))
+        assert 0 < result.share_of_optimum <= 1 + ROUNDING, algorithm
+        assert result.lower_bound_time_us <= result.time_us * (1 + ROUNDING)
+        assert (result.segments is None) == (pattern != "broadcast")
+        assert (result.steps is None) == (pattern == "broadcast")
+
+
+def test_a_broadcast_on_disjoint_rings_fills_all_links():
+    """A fourth of what one ring one way takes: four trees share no link."""
+
+    def time(algorithm):
+        traffic = {"pattern": "broadcast", "algorithm": algorithm, "size": "1 GiB"}
+        traffic |= {"segments": 2048}
+        torus = {"topology": "torus", "shape": [4, 4]}
+        return allrail.simulate_traffic(scenario(torus, traffic, 0)).time_us
+
+    assert time("ring_unidirectional") / time("rings") == pytest.approx(4, rel=1e-3)
+    assert time("ring_unidirectional") / time("ring") == pytest.approx(2, rel=1e-3)
+
+
 def test_switches_that_reduce_have_their_own_optimum():
     tree = {**TREES[0], "in_network_reduction": True}
     traffic = {"pattern": "all_reduce", "algorithm": "in_network", "size": "1 GiB"}
     result = allrail.simulate_traffic(scenario(tree, traffic, 0))
     assert 0.99 < result.share_of_optimum <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        {"topology": "torus", "shape": [8, 8]},
+        {"topology": "torus", "shape": [4, 4, 4]},
+        {"topology": "hammingmesh", "board": [2, 2], "grid": [4, 4]},
+        {"topology": "hammingmesh_3d", "board": [2, 2, 2], "grid": [2, 2, 2]},
+    ],
+    ids=str,
+)
+def test_routers_that_sum_take_few_latencies(fabric):
+    """No more bytes a link than a ring, within a tenth, and latencies of a diameter."""
+
+    def run(algorithm, size):
+        summing = {**fabric, "in_network_reduction": True}
+        traffic = {"pattern": "all_reduce", "algorithm": algorithm, "size": size}
+        return allrail.simulate_traffic(scenario(summing, traffic, 0))
+
+    large, small = run("in_network", "1 GiB"), run("in_network", "1 KiB")
+    assert 0 < large.share_of_optimum <= 1 + ROUNDING
+    assert large.time_us < 1.1 * run("ring", "1 GiB").time_us
+    assert small.time_us < 0.2 * run("ring", "1 KiB").time_us

@@ -16,6 +16,12 @@
 //! slower. Trees take shortest paths over switches, each node the uplink that the fewest trees took
 //! before.
 //!
+//! On boards and tori the routers of NPUs sum, too ([`Summing::Routers`]): an NPU adds its own buffer to what
+//! passes through it. Roots are then the node in the middle of a longest way and those around it, NPUs or
+//! switches, in turns, of 64 trees at most. A tree of `p` NPUs has `p − 1` of their cables, so trees that share a torus of two
+//! dimensions evenly load each with `(p − 1)/2p` of the buffer, as two disjoint rings do, in as many
+//! latencies as the torus is wide and not as it has NPUs.
+//!
 //! Source: Graham et al., "Scalable hierarchical aggregation protocol (SHArP)", COMHPC 2016. One plane
 //! is looked at: alike planes take a share of the buffer each.
 //!
@@ -28,14 +34,14 @@
 //! ```
 //! use allrail_collective::in_network::in_network;
 //! use allrail_core::{Bytes, Time};
-//! use allrail_fabric::topologies::{GraphTopology, fat_tree::FatTree};
+//! use allrail_fabric::topologies::{GraphTopology, Summing, fat_tree::FatTree};
 //! use allrail_fabric::graph::Wire;
 //!
 //! let tree = FatTree {
 //!     npus: 64, switch_radix: 16, levels: 2, taper: 0.0, planes: 1, link: Wire::cable(),
 //!     in_network_reduction: true,
 //! };
-//! let sum = in_network(&tree.build()?, Bytes::new(1_000_000))?;
+//! let sum = in_network(&tree.build()?, Summing::Switches, Bytes::new(1_000_000))?;
 //! assert_eq!((sum.roots.len(), sum.height), (1, 2));
 //! // 1 MB at 50 GB/s; two cables up, two down, 20 ns each.
 //! assert_eq!(sum.time(), Some(Time::from_ns(20_000 + 4 * 20)));
@@ -48,6 +54,7 @@ use std::cmp::Ordering;
 
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::topologies::Summing;
 
 use crate::CollectiveError;
 pub use plan::{Around, SumTree, Violation};
@@ -58,7 +65,7 @@ pub const TAG: &str = "in_network";
 /// What an all-reduce in the switches costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InNetwork {
-    /// The switches at the top of the trees, each with an equal share of the buffer.
+    /// The nodes at the top of the trees, each tree with an equal share of the buffer.
     pub roots: Vec<NodeId>,
     /// The most cables between an NPU and a root.
     pub height: u32,
@@ -81,11 +88,18 @@ impl InNetwork {
 /// The trees of a network and what they cost.
 ///
 /// # Errors
-/// [`CollectiveError::Field`] where NPUs are not leaves of a network of switches, so that sums would
-/// have to pass through NPUs: on a torus, on boards, with switches that only NPUs join.
-pub fn in_network(graph: &Graph, size: Bytes) -> Result<InNetwork, CollectiveError> {
-    let roots = roots(graph)?;
-    let mut trees = Trees::new(graph);
+/// [`CollectiveError::Field`] where switches alone sum and NPUs are not leaves of a network of them, so that
+/// sums would have to pass through NPUs: on a torus, on boards, with switches that only NPUs join.
+pub fn in_network(
+    graph: &Graph,
+    summing: Summing,
+    size: Bytes,
+) -> Result<InNetwork, CollectiveError> {
+    let roots = match summing {
+        Summing::Switches => roots(graph)?,
+        Summing::Routers => around_the_middle(graph),
+    };
+    let mut trees = Trees::new(graph, summing);
     // No trees are faster than the NPU with the least bandwidth can send.
     let injection = (0..graph.npus()).map(|npu| graph.injection(NodeId(npu)).bytes_per_second());
     let least = Ratio(1, injection.min().expect("a network has an NPU").into());
@@ -101,7 +115,7 @@ pub fn in_network(graph: &Graph, size: Bytes) -> Result<InNetwork, CollectiveErr
         }
     }
     let (count, load) = best.expect("a network of switches has a root");
-    let mut chosen = Trees::new(graph);
+    let mut chosen = Trees::new(graph, summing);
     for root in &roots[..count] {
         chosen.add(*root);
     }
@@ -128,7 +142,7 @@ fn roots(graph: &Graph) -> Result<Vec<NodeId>, CollectiveError> {
             return Err(refusal(why));
         }
     }
-    let mut distances = Distances::new(graph);
+    let mut distances = Distances::new(graph, Summing::Switches);
     let switches = npus..u32::try_from(graph.nodes()).expect("nodes are counted in 32 bits");
     let heights: Vec<Option<u32>> =
         switches.clone().map(|root| distances.search(graph, NodeId(root))).collect();
@@ -138,6 +152,28 @@ fn roots(graph: &Graph) -> Result<Vec<NodeId>, CollectiveError> {
     };
     let lowest = switches.zip(&heights).filter(|(_, height)| height.as_ref() == Some(least));
     Ok(lowest.map(|(root, _)| NodeId(root)).collect())
+}
+
+/// The node in the middle of a longest way between two NPUs and those around it, the nearest first, in turns.
+fn around_the_middle(graph: &Graph) -> Vec<NodeId> {
+    const MOST: usize = 64;
+    let mut distances = Distances::new(graph, Summing::Routers);
+    let mut farthest = |from: NodeId| {
+        distances.around(graph, from);
+        let npus = (0..graph.npus()).map(NodeId);
+        npus.max_by_key(|npu| (distances.of[npu.index()], npu.0)).expect("a network has NPUs")
+    };
+    // Twice, so that it is the longest in every tree.
+    let one = farthest(NodeId(0));
+    let mut middle = farthest(one);
+    distances.around(graph, one);
+    let length = distances.of[middle.index()];
+    while distances.of[middle.index()] > length / 2 {
+        middle = distances.nearer(graph, middle).expect("a network is joined");
+    }
+    distances.around(graph, middle);
+    // Few nodes take turns: later trees even out what earlier ones left uneven.
+    distances.queue.iter().copied().cycle().take(MOST).collect()
 }
 
 fn refusal(why: String) -> CollectiveError {
@@ -152,20 +188,26 @@ fn refusal(why: String) -> CollectiveError {
     }
 }
 
-/// Cables from a switch to all other nodes over switches; [`Distances::FAR`] where there is no path.
+/// Cables from a node to all others over nodes that sum; [`Distances::FAR`] where there is no path.
 struct Distances {
     of: Vec<u32>,
     queue: Vec<NodeId>,
+    summing: Summing,
 }
 
 impl Distances {
     const FAR: u32 = u32::MAX;
 
-    fn new(graph: &Graph) -> Self {
-        Self { of: vec![Self::FAR; graph.nodes()], queue: Vec::new() }
+    fn new(graph: &Graph, summing: Summing) -> Self {
+        Self { of: vec![Self::FAR; graph.nodes()], queue: Vec::new(), summing }
     }
 
-    /// Breadth first, NPUs not passed; the distance of the farthest NPU if all are reached.
+    /// Whether sums may pass through a node.
+    fn sums(&self, graph: &Graph, node: NodeId) -> bool {
+        self.summing == Summing::Routers || node.0 >= graph.npus()
+    }
+
+    /// Breadth first; the distance of the farthest NPU if all are reached.
     fn search(&mut self, graph: &Graph, root: NodeId) -> Option<u32> {
         self.around(graph, root);
         let farthest = self.of[..graph.npus() as usize].iter().max().copied();
@@ -176,12 +218,12 @@ impl Distances {
     fn nearer(&self, graph: &Graph, node: NodeId) -> Option<NodeId> {
         let distance = self.of[node.index()].checked_sub(1)?;
         let nearer = |next: &NodeId| self.of[next.index()] == distance;
-        let passed = |next: &NodeId| next.0 >= graph.npus() || distance == 0;
+        let passed = |next: &NodeId| self.sums(graph, *next) || distance == 0;
         let next = graph.neighbours(node).iter().map(|(next, _)| *next);
         next.filter(|next| nearer(next) && passed(next)).min()
     }
 
-    /// Breadth first from `root`, NPUs but itself not passed.
+    /// Breadth first from `root`, over nodes that sum.
     fn around(&mut self, graph: &Graph, root: NodeId) {
         self.of.fill(Self::FAR);
         self.of[root.index()] = 0;
@@ -190,7 +232,7 @@ impl Distances {
         let mut at = 0;
         while let Some(&node) = self.queue.get(at) {
             at += 1;
-            if node.0 < graph.npus() && node != root {
+            if !self.sums(graph, node) && node != root {
                 continue;
             }
             for &(next, _) in graph.neighbours(node) {
@@ -239,8 +281,8 @@ struct Trees<'g> {
 }
 
 impl<'g> Trees<'g> {
-    fn new(graph: &'g Graph) -> Self {
-        let (distances, used) = (Distances::new(graph), vec![0; graph.cables().len()]);
+    fn new(graph: &'g Graph, summing: Summing) -> Self {
+        let (distances, used) = (Distances::new(graph, summing), vec![0; graph.cables().len()]);
         Self { graph, distances, used, height: 0, latency: Time::ZERO }
     }
 
@@ -258,7 +300,8 @@ impl<'g> Trees<'g> {
             }
             let nearer = self.distances.of[node.index()] - 1;
             let uplinks = self.graph.neighbours(node).iter().filter(|(above, _)| {
-                self.distances.of[above.index()] == nearer && above.0 >= self.graph.npus()
+                self.distances.of[above.index()] == nearer
+                    && self.distances.sums(self.graph, *above)
             });
             let &(above, link) = uplinks
                 .min_by_key(|(_, link)| (self.used[*link as usize / 2], *link))

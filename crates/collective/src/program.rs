@@ -170,38 +170,60 @@ impl Program {
         self
     }
 
-    /// Both at once over the same ranks, on a buffer of this one's blocks and then the other's.
+    /// [`Program::relabelled`] with the shards of a buffer: what rank `i` kept, or started from, is
+    /// shard `order[i]`, as the definition of a reduce-scatter or an all-gather asks.
     #[must_use]
-    pub fn beside(mut self, other: Self) -> Self {
-        let (first, second) = (self.blocks, other.blocks);
-        // A run that wraps in its own buffer does not in the common one.
-        let moved = |blocks: &Blocks, by: u32, of: u32| {
-            Blocks::of(blocks.iter(of).map(|block| by + block).collect(), first + second)
+    pub fn relabelled_with_shards(self, order: &[u32]) -> Self {
+        let (total, each) = (self.blocks, self.blocks / self.ranks);
+        let moved = self.renumbered(total, |b| order[(b / each) as usize] * each + b % each);
+        moved.relabelled(order)
+    }
+
+    /// The same on a buffer of `total` blocks, in which block `b` of this one stands at `at(b)`.
+    #[must_use]
+    pub fn renumbered(mut self, total: u32, at: impl Fn(u32) -> u32) -> Self {
+        let of = self.blocks;
+        // A run that wraps in its own buffer does not in the other one.
+        let moved = |blocks: &mut Blocks| {
+            *blocks = Blocks::of(blocks.iter(of).map(&at).collect(), total);
         };
+        for step in self.steps.iter_mut().flatten() {
+            step.sends.iter_mut().for_each(|send| moved(&mut send.blocks));
+            step.receives.iter_mut().for_each(|one| moved(&mut one.blocks));
+        }
+        self.blocks = total;
+        self
+    }
+
+    /// Both at once over the same ranks and the same buffer.
+    #[must_use]
+    pub fn merged(mut self, other: Self) -> Self {
         let steps = self.step_count().max(other.step_count());
         for (mine, others) in self.steps.iter_mut().zip(other.steps) {
             mine.resize(steps, Step::default());
-            for step in mine.iter_mut() {
-                let sent = step.sends.iter_mut().map(|send| &mut send.blocks);
-                for blocks in sent.chain(step.receives.iter_mut().map(|one| &mut one.blocks)) {
-                    *blocks = moved(blocks, 0, first);
-                }
-            }
             for (step, also) in mine.iter_mut().zip(others) {
-                step.sends.extend(
-                    also.sends
-                        .into_iter()
-                        .map(|send| Send { blocks: moved(&send.blocks, first, second), ..send }),
-                );
-                step.receives.extend(
-                    also.receives
-                        .into_iter()
-                        .map(|one| Receive { blocks: moved(&one.blocks, first, second), ..one }),
-                );
+                step.sends.extend(also.sends);
+                step.receives.extend(also.receives);
             }
         }
-        self.blocks = first + second;
         self
+    }
+
+    /// Both at once over the same ranks, on a buffer of this one's blocks and then the other's.
+    #[must_use]
+    pub fn beside(self, other: Self) -> Self {
+        let (first, total) = (self.blocks, self.blocks + other.blocks);
+        self.renumbered(total, |block| block).merged(other.renumbered(total, |b| first + b))
+    }
+
+    /// [`Program::beside`] on a buffer of one shard for each rank: each is a shard of this one and then
+    /// one of the other.
+    #[must_use]
+    pub fn beside_in_shards(self, other: Self) -> Self {
+        let [mine, others] = [self.blocks, other.blocks].map(|blocks| blocks / self.ranks);
+        let (each, total) = (mine + others, self.blocks + other.blocks);
+        let first = self.renumbered(total, |block| block / mine * each + block % mine);
+        first.merged(other.renumbered(total, |b| b / others * each + mine + b % others))
     }
 
     /// How many steps each rank has.

@@ -149,6 +149,8 @@ def _simulated(result: TrafficResult) -> str:
         return f"{result.phases_simulated}_of_{result.phases}_phases"
     if result.steps_simulated is not None and result.steps_simulated != result.steps:
         return f"{result.steps_simulated}_of_{result.steps}_steps"
+    if result.segments_simulated is not None and result.segments_simulated != result.segments:
+        return f"{result.segments_simulated}_of_{result.segments}_segments"
     return "all"
 
 

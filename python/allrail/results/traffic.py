@@ -51,6 +51,8 @@ COLUMNS = {
     "sample_error": "Float64",
     "steps_simulated": "Int64",
     "steps": "Int64",
+    "segments_simulated": "Int64",
+    "segments": "Int64",
     "messages": "Int64",
     "packets": "Int64",
     "packet_hops": "Int64",

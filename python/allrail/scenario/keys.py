@@ -725,19 +725,23 @@ class Traffic(Node):
             "permutation",
             "incast",
             "all_reduce",
+            "reduce_scatter",
+            "all_gather",
+            "broadcast",
             "trace",
             what="a pattern",
         ),
     ] = Field(
         description="all_to_all: every NPU to every other, in shift phases; uniform: to all at "
         "once (`flows`) or to NPUs drawn one by one (`packets`); permutation: every"
-        " NPU to one other, drawn; incast: many to one; all_reduce: by an "
-        "algorithm; trace: messages with times."
+        " NPU to one other, drawn; incast: many to one; all_reduce, reduce_scatter,"
+        " all_gather, broadcast: by an algorithm; trace: messages with times."
     )
     size: Annotated[str, Quantity("size", positive=True)] | None = Field(
         default=None,
-        description="From one NPU to another, over all planes, split evenly; all_reduce: each "
-        "NPU's buffer. A trace has none.",
+        description="From one NPU to another, over all planes, split evenly; of a collective: "
+        "the buffer (before a reduce_scatter, after an all_gather). A trace has "
+        "none.",
     )
     phases: Annotated[int | None, Phases()] = Field(
         default=None,
@@ -774,16 +778,26 @@ class Traffic(Node):
         default=None, description="incast: to which NPU; 0 if left out."
     )
     algorithm: Annotated[str, OneOf(table="grid_algorithms")] | None = Field(
-        default=None, description="all_reduce: by which algorithm."
+        default=None,
+        description="Collectives: by which algorithm; `in_network` and `tree` do not do all of "
+        "them.",
     )
     shape: tuple[Annotated[int, Count(1)], Annotated[int, Count(1)]] | None = Field(
         default=None,
-        description="all_reduce: rows and columns of the ranks; the fabric's own if left out.",
+        description="Collectives: rows and columns of the ranks; the fabric's own if left out.",
+    )
+    root: Annotated[int, Count(0)] | None = Field(
+        default=None, description="broadcast: which NPU has the buffer; 0 if left out."
+    )
+    segments: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="broadcast: into how many segments each tree's part of the buffer is cut; "
+        "if left out, as many as the tree is deep, and 16 at least.",
     )
     skip: Annotated[bool, Flag()] | None = Field(
         default=None,
-        description="all_reduce: whether steps that repeat are skipped once they are steady; so"
-        " if left out.",
+        description="Collectives: whether steps, or segments, that repeat are skipped once they"
+        " are steady; so if left out.",
     )
     messages: Annotated[tuple[Message, ...], Rows()] | None = Field(
         default=None,

@@ -8,7 +8,9 @@
 use allrail_core::{Bytes, DimensionId};
 
 use super::ring_steps::{Pair, RingSteps, Run};
-use super::{GridAllReduce, GridCost, LinkCost, block, check_size, least_sent};
+use super::{
+    GridAllReduce, GridCost, GridGroup, Half, LinkCost, Spread, block, check_size, least_sent,
+};
 use crate::algorithm::ring;
 use crate::hierarchical::compose;
 use crate::{CollectiveError, Operation, Program, Stage, Steps};
@@ -47,6 +49,74 @@ impl GridAllReduce for Hierarchical {
         let link = LinkCost { bytes: (c - 1, c), in_step: (sent.0, 2 * sent.1) };
         GridCost { steps: 2 * (rows - 1) + 2 * (columns - 1), sent, link: Some(link) }
     }
+}
+
+impl GridGroup for Hierarchical {
+    fn half_program(&self, half: Half, rows: u32, columns: u32) -> Option<Program> {
+        Some(half_program(half, rows, columns, true))
+    }
+
+    fn half_steps(
+        &self,
+        half: Half,
+        rows: u32,
+        columns: u32,
+        size: Bytes,
+    ) -> Option<Box<dyn Steps>> {
+        Some(Box::new(RingSteps {
+            pairs: vec![Pair::rows(rows, columns), Pair::columns(rows, columns)],
+            runs: half_runs(half, [(0, columns), (1, rows)], block(size, 4 * rows * columns)),
+        }))
+    }
+
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        spreads(rows, columns, root, true).into()
+    }
+}
+
+/// A half on a buffer of `4 · rows · columns` blocks: scattered along rows first or columns first,
+/// gathered the other way about.
+pub(super) fn half_program(half: Half, rows: u32, columns: u32, rows_first: bool) -> Program {
+    let dimensions = [(columns, &ring::Ring as _), (rows, &ring::Ring as _)];
+    let scattered = if rows_first { [0, 1] } else { [1, 0] };
+    let order = match half {
+        Half::ReduceScatter => scattered,
+        Half::AllGather => [scattered[1], scattered[0]],
+    };
+    let stage = |d| Stage { operation: half.operation(), dimension: DimensionId(d) };
+    compose(&dimensions, &order.map(stage), half.operation()).expect("the grid was checked")
+}
+
+/// The runs of [`half_program`], as [`runs`].
+pub(super) fn half_runs(half: Half, [first, second]: [(usize, u32); 2], block: Bytes) -> Vec<Run> {
+    let blocks = |count: u32| Bytes::new(u64::from(count) * block.count());
+    let [long, short] = [first.1 - 1, second.1 - 1];
+    let (outer, inner) = match half {
+        Half::ReduceScatter => (0..long, long..long + short),
+        Half::AllGather => (short..short + long, 0..short),
+    };
+    vec![
+        Run { pair: first.0, during: outer, bytes: blocks(2 * second.1) },
+        Run { pair: second.0, during: inner, bytes: blocks(2) },
+    ]
+}
+
+/// Both ways from `root` along its row, and from there along all columns; or along its column first.
+pub(super) fn spreads(rows: u32, columns: u32, root: u32, row_first: bool) -> [Spread; 2] {
+    let home = [root / columns, root % columns];
+    [true, false].map(|forward| {
+        let before = |at: u32, size: u32| (at + if forward { size - 1 } else { 1 }) % size;
+        let parent = |rank: u32| {
+            let [row, column] = [rank / columns, rank % columns];
+            let along_row = if row_first { row == home[0] } else { column != home[1] };
+            match (rank == root, along_row) {
+                (true, _) => root,
+                (false, true) => row * columns + before(column, columns),
+                (false, false) => before(row, rows) * columns + column,
+            }
+        };
+        Spread::new(root, (0..rows * columns).map(parent).collect())
+    })
 }
 
 /// The whole algorithm on a buffer of `4 · rows · columns` blocks, along rows first or columns first.

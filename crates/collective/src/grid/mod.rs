@@ -19,6 +19,8 @@
 //! A buffer is padded to whole blocks, as in every [`Program`]: p for `ring_unidirectional`, 2p for
 //! `ring`, 4p for `rings` and `hierarchical`, 8p for `torus`, 32 for `tree`.
 //!
+//! Its halves, and broadcasts, are in [`group`].
+//!
 //! [`GridAllReduce::program`] is what the verifier proves, [`GridAllReduce::steps`] what worlds run:
 //! the same messages, computed when they are asked for. A program has `p · steps` lists of blocks; it
 //! is meant for small grids.
@@ -39,6 +41,7 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
+pub mod group;
 pub mod hamiltonian;
 mod hierarchical;
 mod ring;
@@ -48,14 +51,16 @@ mod rings;
 mod torus;
 mod tree;
 
+pub use group::{GridGroup, Half, Spread};
 pub use ring::Ring;
 
 use allrail_core::{Bandwidth, Bytes, Time};
 
 use crate::{CollectiveError, Program, Steps};
 
-/// An all-reduce over ranks in a grid. Drivers ask it for steps, the verifier for its program.
-pub trait GridAllReduce: Sync {
+/// An all-reduce over ranks in a grid. Drivers ask it for steps, the verifier for its program. What it does
+/// of other group collectives is its [`GridGroup`].
+pub trait GridAllReduce: GridGroup {
     /// The tag in scenario files.
     fn tag(&self) -> &'static str;
 

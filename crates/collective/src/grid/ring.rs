@@ -9,7 +9,10 @@
 use allrail_core::Bytes;
 
 use super::ring_steps::{Pair, RingSteps, Run};
-use super::{GridAllReduce, GridCost, LinkCost, block, check_size, hamiltonian, least_sent};
+use super::{
+    GridAllReduce, GridCost, GridGroup, Half, LinkCost, Spread, block, check_size, hamiltonian,
+    least_sent,
+};
 use crate::algorithm::ring;
 use crate::{Algorithm, CollectiveError, Operation, Program, Steps};
 
@@ -49,6 +52,30 @@ impl GridAllReduce for Ring {
         let bytes = (sent.0, 2 * sent.1);
         GridCost { steps: 2 * (ranks - 1), sent, link: Some(LinkCost { bytes, in_step: bytes }) }
     }
+}
+
+impl GridGroup for Ring {
+    fn half_program(&self, half: Half, rows: u32, columns: u32) -> Option<Program> {
+        Some(half_on(half, &hamiltonian::cycle(rows, columns)))
+    }
+
+    fn half_steps(&self, _: Half, rows: u32, columns: u32, size: Bytes) -> Option<Box<dyn Steps>> {
+        let ranks = rows * columns;
+        Some(Box::new(RingSteps {
+            pairs: vec![Pair::of_order(&hamiltonian::cycle(rows, columns))],
+            runs: vec![Run { pair: 0, during: 0..ranks - 1, bytes: block(size, 2 * ranks) }],
+        }))
+    }
+
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        Spread::both_ways(&hamiltonian::cycle(rows, columns), root).into()
+    }
+}
+
+/// A half of the ring in both directions through the ranks in this order.
+pub(super) fn half_on(half: Half, order: &[u32]) -> Program {
+    let ranks = u32::try_from(order.len()).expect("ranks are counted in 32 bits");
+    ring::Ring.program(half.operation(), ranks).relabelled_with_shards(order)
 }
 
 /// The ring in both directions through the ranks in this order.

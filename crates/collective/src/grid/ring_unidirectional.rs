@@ -9,7 +9,10 @@
 
 use allrail_core::Bytes;
 
-use super::{GridAllReduce, GridCost, LinkCost, block, check_size, hamiltonian, least_sent};
+use super::{
+    GridAllReduce, GridCost, GridGroup, Half, LinkCost, Spread, block, check_size, hamiltonian,
+    least_sent,
+};
 use crate::algorithm::ring_unidirectional;
 use crate::{Algorithm, CollectiveError, Operation, Program, Steps};
 
@@ -38,12 +41,7 @@ impl GridAllReduce for RingUnidirectional {
     }
 
     fn steps(&self, rows: u32, columns: u32, size: Bytes) -> Box<dyn Steps> {
-        let order = hamiltonian::cycle(rows, columns);
-        let mut next = vec![0; order.len()];
-        for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
-            next[*from as usize] = *to;
-        }
-        Box::new(OneWay { next, bytes: block(size, rows * columns) })
+        Box::new(OneWay::new(rows, columns, size, 2 * (rows * columns - 1)))
     }
 
     fn halves(&self) -> &'static dyn GridAllReduce {
@@ -57,10 +55,38 @@ impl GridAllReduce for RingUnidirectional {
     }
 }
 
+impl GridGroup for RingUnidirectional {
+    fn half_program(&self, half: Half, rows: u32, columns: u32) -> Option<Program> {
+        let whole = ring_unidirectional::RingUnidirectional;
+        let program = whole.program(half.operation(), rows * columns);
+        Some(program.relabelled_with_shards(&hamiltonian::cycle(rows, columns)))
+    }
+
+    fn half_steps(&self, _: Half, rows: u32, columns: u32, size: Bytes) -> Option<Box<dyn Steps>> {
+        Some(Box::new(OneWay::new(rows, columns, size, rows * columns - 1)))
+    }
+
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        vec![Spread::chain(&hamiltonian::cycle(rows, columns), root)]
+    }
+}
+
 /// Every rank sends the same to its next in every step.
 struct OneWay {
     next: Vec<u32>,
     bytes: Bytes,
+    steps: u32,
+}
+
+impl OneWay {
+    fn new(rows: u32, columns: u32, size: Bytes, steps: u32) -> Self {
+        let order = hamiltonian::cycle(rows, columns);
+        let mut next = vec![0; order.len()];
+        for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
+            next[*from as usize] = *to;
+        }
+        Self { next, bytes: block(size, rows * columns), steps }
+    }
 }
 
 impl Steps for OneWay {
@@ -69,7 +95,7 @@ impl Steps for OneWay {
     }
 
     fn steps(&self) -> u32 {
-        2 * (self.ranks() - 1)
+        self.steps
     }
 
     fn sends(&self, rank: u32, _step: u32, out: &mut Vec<(u32, Bytes)>) {
@@ -81,6 +107,6 @@ impl Steps for OneWay {
     }
 
     fn alike(&self) -> Vec<std::ops::Range<u32>> {
-        std::iter::once(0..self.steps()).collect()
+        std::iter::once(0..self.steps).filter(|run| run.len() > 1).collect()
     }
 }

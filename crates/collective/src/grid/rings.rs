@@ -9,7 +9,10 @@
 use allrail_core::Bytes;
 
 use super::ring_steps::{Pair, RingSteps, Run};
-use super::{GridAllReduce, GridCost, LinkCost, block, check_size, hamiltonian, least_sent, ring};
+use super::{
+    GridAllReduce, GridCost, GridGroup, Half, LinkCost, Spread, block, check_size, hamiltonian,
+    least_sent, ring,
+};
 use crate::{CollectiveError, Program, Steps};
 
 /// The tag in scenario files.
@@ -49,6 +52,26 @@ impl GridAllReduce for Rings {
         let (ranks, sent) = (rows * columns, least_sent(rows, columns));
         let bytes = (sent.0, 4 * sent.1);
         GridCost { steps: 2 * (ranks - 1), sent, link: Some(LinkCost { bytes, in_step: bytes }) }
+    }
+}
+
+impl GridGroup for Rings {
+    fn half_program(&self, half: Half, rows: u32, columns: u32) -> Option<Program> {
+        let [red, green] = cycles(rows, columns).map(|order| ring::half_on(half, &order));
+        Some(red.beside_in_shards(green))
+    }
+
+    fn half_steps(&self, _: Half, rows: u32, columns: u32, size: Bytes) -> Option<Box<dyn Steps>> {
+        let ranks = rows * columns;
+        let run = |pair| Run { pair, during: 0..ranks - 1, bytes: block(size, 4 * ranks) };
+        Some(Box::new(RingSteps {
+            pairs: cycles(rows, columns).iter().map(|order| Pair::of_order(order)).collect(),
+            runs: vec![run(0), run(1)],
+        }))
+    }
+
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        cycles(rows, columns).iter().flat_map(|ring| Spread::both_ways(ring, root)).collect()
     }
 }
 

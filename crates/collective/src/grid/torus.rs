@@ -16,7 +16,10 @@
 use allrail_core::Bytes;
 
 use super::ring_steps::{Pair, RingSteps};
-use super::{GridAllReduce, GridCost, LinkCost, block, check_size, hierarchical, least_sent};
+use super::{
+    GridAllReduce, GridCost, GridGroup, Half, LinkCost, Spread, block, check_size, hierarchical,
+    least_sent,
+};
 use crate::{CollectiveError, Program, Steps};
 
 /// The tag in scenario files.
@@ -62,5 +65,31 @@ impl GridAllReduce for Torus {
             sent: least_sent(rows, columns),
             link: Some(link),
         }
+    }
+}
+
+impl GridGroup for Torus {
+    fn half_program(&self, half: Half, rows: u32, columns: u32) -> Option<Program> {
+        let part = |rows_first| hierarchical::half_program(half, rows, columns, rows_first);
+        Some(part(true).beside_in_shards(part(false)))
+    }
+
+    fn half_steps(
+        &self,
+        half: Half,
+        rows: u32,
+        columns: u32,
+        size: Bytes,
+    ) -> Option<Box<dyn Steps>> {
+        let block = block(size, 8 * rows * columns);
+        let mut runs = hierarchical::half_runs(half, [(0, columns), (1, rows)], block);
+        runs.extend(hierarchical::half_runs(half, [(1, rows), (0, columns)], block));
+        let pairs = vec![Pair::rows(rows, columns), Pair::columns(rows, columns)];
+        Some(Box::new(RingSteps { pairs, runs }))
+    }
+
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        let both = [true, false].map(|first| hierarchical::spreads(rows, columns, root, first));
+        both.into_iter().flatten().collect()
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use allrail_core::Bytes;
 
-use super::{GridAllReduce, GridCost, block, check_size};
+use super::{GridAllReduce, GridCost, GridGroup, Half, Spread, block, check_size};
 use crate::algorithm::double_binary_tree::{DoubleBinaryTree, SEGMENTS, Tree as Heap};
 use crate::{Algorithm, CollectiveError, Operation, Program, Steps};
 
@@ -41,6 +41,30 @@ impl GridAllReduce for Tree {
     fn cost(&self, rows: u32, columns: u32) -> GridCost {
         let cost = DoubleBinaryTree.cost(Operation::AllReduce, rows * columns);
         GridCost { steps: cost.steps, sent: cost.sent, link: None }
+    }
+}
+
+impl GridGroup for Tree {
+    fn half_program(&self, _: Half, _: u32, _: u32) -> Option<Program> {
+        None
+    }
+
+    fn half_steps(&self, _: Half, _: u32, _: u32, _: Bytes) -> Option<Box<dyn Steps>> {
+        None
+    }
+
+    /// Two heaps of the other ranks, each below the root, in opposite orders.
+    fn broadcast(&self, rows: u32, columns: u32, root: u32) -> Vec<Spread> {
+        let ranks = rows * columns;
+        let rank = |place: u32| (root + place) % ranks;
+        let of = |tree: Heap| {
+            let mut parents = vec![root; ranks as usize];
+            for node in 2..ranks {
+                parents[rank(tree.rank(node)) as usize] = rank(tree.rank(node / 2));
+            }
+            Spread::new(root, parents)
+        };
+        Heap::both(1, ranks - 1).map(of).into()
     }
 }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use allrail_core::Bytes;
 use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::topologies::Summing;
 
 use super::{Distances, refusal};
 use crate::{CollectiveError, Steps};
@@ -51,7 +52,7 @@ impl SumTree {
     /// # Errors
     /// [`CollectiveError::Field`] where switches alone do not join the members.
     pub fn over(graph: &Graph, members: &[NodeId]) -> Result<Self, CollectiveError> {
-        let mut distances = Distances::new(graph);
+        let mut distances = Distances::new(graph, Summing::Switches);
         let mut farthest = |from: NodeId| {
             distances.around(graph, from);
             let of = &distances.of;

@@ -4,7 +4,7 @@ use allrail_collective::CollectiveError;
 use allrail_collective::in_network::{InNetwork, in_network};
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use allrail_fabric::topologies::GraphTopology;
+use allrail_fabric::topologies::{GraphTopology, Summing};
 use allrail_fabric::topologies::{
     dragonfly::{Dragonfly, Route},
     fat_tree::FatTree,
@@ -14,6 +14,7 @@ use allrail_fabric::topologies::{
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
+use serde_json::json;
 
 const SIZE: Bytes = Bytes::new(100_000_000);
 
@@ -31,11 +32,11 @@ fn fat_tree(npus: u32, switch_radix: u32, levels: u32, taper: f64) -> Graph {
 }
 
 fn sum(graph: &Graph) -> InNetwork {
-    in_network(graph, SIZE).expect("NPUs are leaves")
+    in_network(graph, Summing::Switches, SIZE).expect("NPUs are leaves")
 }
 
 fn why(graph: &Graph) -> String {
-    match in_network(graph, SIZE) {
+    match in_network(graph, Summing::Switches, SIZE) {
         Err(CollectiveError::Field { why, hint, .. }) => {
             assert!(hint.contains("fat tree"));
             why
@@ -143,6 +144,7 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
         planes: 1,
         link: Wire::cable(),
         board_link: Wire::trace(),
+        in_network_reduction: false,
     };
     assert!(why(&torus.build().expect("a graph")).starts_with("NPU 0 has a cable to NPU "));
     let boards = |board| HammingMesh {
@@ -157,6 +159,7 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
         link: Wire::cable(),
         board_link: Wire::trace(),
         failed_boards: Vec::new(),
+        in_network_reduction: false,
     };
     assert!(why(&boards([2, 2]).build().expect("a graph")).contains("no leaf"));
     assert!(why(&boards([1, 1]).build().expect("a graph")).contains("no switch reaches all NPUs"));
@@ -172,6 +175,43 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
     assert_eq!(sum(&hyperx.direct().expect("a graph")).height, 3);
 }
 
+fn read(fabric: serde_json::Value) -> Graph {
+    allrail_fabric::topologies::read(fabric).expect("a topology").simulated().expect("a graph")
+}
+
+/// On 2 x 2 NPUs a tree has three of the four cables: evened out, each carries three quarters,
+/// to a hundredth.
+#[test]
+fn routers_of_npus_sum_on_boards_and_tori() {
+    let routers = |fabric| in_network(&read(fabric), Summing::Routers, SIZE).expect("a sum");
+    let square = routers(json!({ "topology": "torus", "shape": [2, 2] }));
+    assert_eq!(square.height, 2);
+    let busiest = square.busiest_link.count();
+    assert!((75_000_000..76_000_000).contains(&busiest), "{busiest}");
+    // At 50 GB/s; two cables up, two down, 20 ns each.
+    let serial = Time::from_ps(20 * busiest);
+    let off = square.time().expect("a time") - serial;
+    assert!(off > Time::from_ns(79) && off < Time::from_ns(81), "{off:?}");
+    for (fabric, height) in [
+        (json!({ "topology": "torus", "shape": [8, 8] }), 8),
+        (json!({ "topology": "torus", "shape": [4, 4, 4] }), 6),
+        (json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [4, 4] }), 4),
+        (json!({ "topology": "hammingmesh_3d", "board": [2, 2, 1], "grid": [2, 2, 2] }), 6),
+    ] {
+        let graph = read(fabric.clone());
+        let sum = in_network(&graph, Summing::Routers, SIZE).expect("a sum");
+        assert!(sum.height <= height, "{fabric}: {}", sum.height);
+        // Every NPU sends all of its buffer over its own cables, and so does what the trees carry.
+        let ports = graph.neighbours(NodeId(0)).len() as u64;
+        let least = SIZE.count() / ports;
+        let trees = SIZE.count() * (u64::from(graph.npus()) - 1) / graph.cables().len() as u64;
+        let busiest = sum.busiest_link.count();
+        assert!(busiest >= least.max(trees), "{fabric}: {busiest}");
+        assert!(busiest < SIZE.count() * 7 / 10, "{fabric}: {busiest}");
+        assert!(sum.roots.len() <= 64);
+    }
+}
+
 #[test]
 fn a_buffer_beyond_what_time_holds_has_no_time() {
     let graph = rails(
@@ -182,7 +222,10 @@ fn a_buffer_beyond_what_time_holds_has_no_time() {
             latency: Time::ZERO,
         },
     );
-    assert_eq!(in_network(&graph, Bytes::new(u64::MAX)).expect("leaves").time(), None);
+    assert_eq!(
+        in_network(&graph, Summing::Switches, Bytes::new(u64::MAX)).expect("leaves").time(),
+        None
+    );
 }
 
 /// Switches joined as a tree, NPUs below any of them: paths are unique, so there is nothing to choose.

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod composition;
 mod grid;
+mod grid_group;
 mod in_network;
 mod msccl;
 mod mutations;

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{DragonflyRouting, Routing};
 use crate::{Dimension, FabricError};
@@ -159,8 +159,8 @@ impl GraphTopology for Dragonfly {
         Ok(())
     }
 
-    fn reduces(&self) -> bool {
-        self.in_network_reduction
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Switches)
     }
 
     fn counts(&self) -> Counts {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Counts, Drawing, GraphTopology};
+use super::{Counts, Drawing, GraphTopology, Summing};
 use crate::graph::{Graph, NodeId};
 use crate::{Dimension, FabricError};
 
@@ -107,7 +107,7 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
         Ok(())
     }
 
-    fn reduces(&self) -> bool {
+    fn reduces(&self) -> Option<Summing> {
         self.whole.reduces()
     }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::dimension::cables;
 use super::tree::Tree;
-use super::{Counts, Drawing, GraphTopology};
+use super::{Counts, Drawing, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::{Dimension, FabricError, Kind};
@@ -121,8 +121,8 @@ impl GraphTopology for FatTree {
         }
     }
 
-    fn reduces(&self) -> bool {
-        self.in_network_reduction
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Switches)
     }
 
     fn counts(&self) -> Counts {

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, Entry, GraphTopology};
+use super::{Counts, Drawing, Entry, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire, measure};
 use crate::{Dimension, FabricError};
 
@@ -228,8 +228,8 @@ impl GraphTopology for UserGraph {
         self.build().map(drop)
     }
 
-    fn reduces(&self) -> bool {
-        self.in_network_reduction
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Switches)
     }
 
     fn counts(&self) -> Counts {

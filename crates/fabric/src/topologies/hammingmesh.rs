@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::global::Global;
 use super::lines::{self, Axis};
-use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::routing::hammingmesh::Variant;
@@ -102,6 +102,9 @@ pub struct HammingMesh {
     /// A trace within a board.
     #[serde(default = "Wire::trace")]
     pub board_link: Wire,
+    /// Whether the routers of NPUs, and switches, sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
     /// Boards that do not work, each as its place in its row and in its column, from 0.
     #[serde(default)]
     pub failed_boards: Vec<[u32; 2]>,
@@ -274,6 +277,10 @@ impl GraphTopology for HammingMesh {
             checks::nothing_to_taper(self.taper)?;
         }
         self.check_failed()
+    }
+
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Routers)
     }
 
     fn counts(&self) -> Counts {

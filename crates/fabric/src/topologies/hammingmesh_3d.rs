@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::global::Global;
 use super::lines::{self, Axis};
-use super::{Counts, Drawing, GraphTopology};
+use super::{Counts, Drawing, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::{Dimension, FabricError};
@@ -64,6 +64,9 @@ pub struct HammingMesh3d {
     /// A trace within a board.
     #[serde(default = "Wire::trace")]
     pub board_link: Wire,
+    /// Whether the routers of NPUs, and switches, sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl HammingMesh3d {
@@ -144,6 +147,10 @@ impl GraphTopology for HammingMesh3d {
             checks::nothing_to_taper(self.taper)?;
         }
         Ok(())
+    }
+
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Routers)
     }
 
     fn counts(&self) -> Counts {

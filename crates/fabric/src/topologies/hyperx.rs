@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::dimension::cables;
 use super::hammingmesh::HammingMesh;
-use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{HyperXRouting, Routing};
 use crate::{Dimension, FabricError, Kind};
@@ -62,6 +62,7 @@ impl HyperX {
             link: self.link,
             board_link: self.link,
             failed_boards: Vec::new(),
+            in_network_reduction: false,
         }
     }
 
@@ -109,8 +110,8 @@ impl GraphTopology for HyperX {
         self.as_costed().validate()
     }
 
-    fn reduces(&self) -> bool {
-        self.in_network_reduction
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Switches)
     }
 
     fn counts(&self) -> Counts {

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, GraphTopology, Picture, grid_of};
+use super::{Counts, Drawing, GraphTopology, Picture, Summing, grid_of};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::{Dimension, FabricError};
 
@@ -92,8 +92,8 @@ impl GraphTopology for Mesh {
         Ok(())
     }
 
-    fn reduces(&self) -> bool {
-        self.in_network_reduction
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Switches)
     }
 
     fn counts(&self) -> Counts {

@@ -88,6 +88,15 @@ fn or_adaptive(
     }
 }
 
+/// Who sums what passes through a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summing {
+    /// Switches; NPUs hang below them.
+    Switches,
+    /// Switches, and the routers of NPUs, through which others' data goes on boards and tori.
+    Routers,
+}
+
 /// A network whose parameters are known. Callers validate it before they ask anything else;
 /// [`read`] has done so.
 pub trait GraphTopology: Send + Sync {
@@ -138,9 +147,9 @@ pub trait GraphTopology: Send + Sync {
         0
     }
 
-    /// Whether its switches can sum what passes through them.
-    fn reduces(&self) -> bool {
-        false
+    /// Who sums what passes through, if anybody does.
+    fn reduces(&self) -> Option<Summing> {
+        None
     }
 
     /// How packets find their way through [`GraphTopology::simulated`]'s graph.

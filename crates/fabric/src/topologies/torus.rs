@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::dimension;
-use super::{Counts, Drawing, GraphTopology, Picture, grid_of, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, Summing, grid_of, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::routing::{Routing, TorusRouting};
@@ -63,6 +63,9 @@ pub struct Torus {
     /// A trace within a board.
     #[serde(default = "Wire::trace")]
     pub board_link: Wire,
+    /// Whether the routers of NPUs, and switches, sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl Torus {
@@ -132,6 +135,10 @@ impl GraphTopology for Torus {
             }
         }
         Ok(())
+    }
+
+    fn reduces(&self) -> Option<Summing> {
+        self.in_network_reduction.then_some(Summing::Routers)
     }
 
     fn counts(&self) -> Counts {

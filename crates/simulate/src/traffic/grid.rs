@@ -1,4 +1,4 @@
-//! The all-reduces of traffic, and the grid of their ranks: rank `r` is NPU `r`, in row `r / columns`.
+//! The algorithms of collectives as traffic, and the grid of their ranks: rank `r` is NPU `r`, in row `r / columns`.
 
 use allrail_collective::grid::{self, GridAllReduce};
 use allrail_collective::{CollectiveError, in_network};

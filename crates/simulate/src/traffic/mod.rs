@@ -2,8 +2,8 @@
 //!
 //! - [`scenario`]: what is asked.
 //! - [`driver`]: connects a [`driver::Demand`], which says what may leave, to any world.
-//! - [`lists`], [`rounds`]: the demands: lists of messages with a window or a barrier, messages with
-//!   times, steps of a collective.
+//! - [`lists`], [`rounds`], [`pipelines`]: the demands: lists of messages with a window or a barrier,
+//!   messages with times, steps of a collective, segments that follow each other down trees.
 //! - [`run`]: chooses world and demand, and sums up. Shift phases with a barrier have a closed form in
 //!   `flows`: [`phases`].
 //!
@@ -21,8 +21,10 @@
 mod draw;
 pub mod driver;
 mod grid;
+mod group;
 pub mod lists;
 pub mod phases;
+pub mod pipelines;
 pub mod result;
 pub mod rounds;
 mod run;

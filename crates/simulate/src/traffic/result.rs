@@ -25,8 +25,9 @@ pub struct TrafficResult {
     /// Bytes that an NPU sends (`incast`: that the destination receives) over what its cables carry in
     /// that time.
     pub share_of_injection: f64,
-    /// `all_reduce`: what an NPU must send at least, over what its cables carry in that time. Of `p` NPUs
-    /// that is `2 (p - 1) / p` of the buffer; the buffer once where switches reduce.
+    /// Collectives: what an NPU must send, or receive, at least, over what its cables carry in that time. Of
+    /// `p` NPUs that is `2 (p - 1) / p` of the buffer (`all_reduce`), `(p - 1) / p` of it (`reduce_scatter`,
+    /// `all_gather`), or the buffer once (`broadcast`, and where switches reduce).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_optimum: Option<f64>,
     /// Bytes that an NPU sends over all planes, on average.
@@ -52,18 +53,24 @@ pub struct TrafficResult {
     /// `flows`: over which paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<String>,
-    /// `all_reduce`: which one.
+    /// Collectives: which one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
-    /// `all_reduce`: rows and columns of ranks.
+    /// Collectives: rows and columns of ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<[u32; 2]>,
-    /// `all_reduce`: steps that were simulated.
+    /// Collectives but `broadcast`: steps that were simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_simulated: Option<u32>,
-    /// `all_reduce`: steps that there are.
+    /// Collectives but `broadcast`: steps that there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
+    /// `broadcast`: segments of each tree that were simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments_simulated: Option<u32>,
+    /// `broadcast`: segments of each tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u32>,
     /// `permutation`, `incast`, `uniform`: what each NPU that sends got, Gb/s over all planes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npu_bandwidth_gbps: Option<Distribution>,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use allrail_collective::{Steps, in_network};
+use allrail_collective::grid::Half;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
@@ -14,12 +14,10 @@ use allrail_world::flows::{Flows, Phases, Splitting};
 use allrail_world::packets::Packets;
 
 use super::driver::{Carried, Demand, carry_out};
-use super::grid::AllReduce;
 use super::lists::{Lists, Timed};
 use super::result::{Distribution, TrafficResult};
-use super::rounds::{Rounds, STEADY, Shortened};
 use super::scenario::{COUNT, Pattern, Traffic, TrafficScenario, WINDOW, wrong};
-use super::{draw, grid, phases};
+use super::{draw, phases};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::WorldKind;
@@ -93,7 +91,7 @@ pub(super) struct PatternResult {
     pub(super) lower_bound: f64,
     /// Sent by an NPU on average; by all to the destination of an incast.
     pub(super) bytes_per_npu: f64,
-    /// What an NPU must send in any all-reduce of this kind.
+    /// What an NPU must send, or receive, in any collective of this kind.
     pub(super) least_bytes: Option<f64>,
     pub(super) messages: u64,
     pub(super) packets: Option<Packets>,
@@ -103,6 +101,7 @@ pub(super) struct PatternResult {
     /// Of the time, as a part of it, where phases were drawn.
     pub(super) sample_error: Option<f64>,
     pub(super) steps: Option<(u32, u32)>,
+    pub(super) segments: Option<(u32, u32)>,
     pub(super) shape: Option<[u32; 2]>,
     pub(super) latencies: Option<Distribution>,
 }
@@ -159,6 +158,9 @@ impl TrafficRun<'_> {
             Pattern::Permutation => self.permutation(observer),
             Pattern::Incast => self.incast(observer),
             Pattern::AllReduce => self.all_reduce(observer),
+            Pattern::ReduceScatter => self.half(Half::ReduceScatter, observer),
+            Pattern::AllGather => self.half(Half::AllGather, observer),
+            Pattern::Broadcast => self.broadcast(observer),
             Pattern::Trace => self.trace(observer),
         }
     }
@@ -188,17 +190,12 @@ impl TrafficRun<'_> {
         self.splitting() == Splitting::Ideal && self.topology.takes_detours()
     }
 
-    /// The part of a buffer that an NPU's peers reduce.
-    fn others(&self) -> f64 {
-        f64::from(self.npus() - 1) / f64::from(self.npus())
-    }
-
     pub(super) fn size(&self) -> Bytes {
         self.traffic.plane_size(self.planes)
     }
 
     /// Carries a demand out in the scenario's world.
-    fn carry(
+    pub(super) fn carry(
         &mut self,
         demand: &mut dyn Demand,
         observer: Observer<'_>,
@@ -344,70 +341,6 @@ impl TrafficRun<'_> {
             messages: carried.messages,
             packets,
             each: lists.finish().iter().map(|finish| (bytes, *finish)).collect(),
-            ..PatternResult::default()
-        })
-    }
-
-    fn all_reduce(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
-        let name = self.traffic.algorithm.as_deref().unwrap_or_default();
-        let AllReduce::Grid(algorithm) = AllReduce::named(name)? else {
-            return self.in_network();
-        };
-        let shape = grid::shape(self.traffic, self.topology, self.npus())?;
-        grid::check(algorithm, shape)?;
-        let steps = algorithm.steps(shape[0], shape[1], self.size());
-        let steady = self.traffic.skip.unwrap_or(true).then_some(STEADY);
-        let shortened = Shortened::new(&*steps, steady);
-        let mut rounds = Rounds::new(&shortened);
-        let (carried, packets) = self.carry(&mut rounds, observer)?;
-        let left_out = shortened.left_out();
-        if left_out > 0 {
-            self.notes.push(format!(
-                "{left_out} steps that repeat the ones before them are not simulated: in each run \
-                 of L alike steps {} are, and (L - {}) * (t_{} - t_{STEADY}) / {STEADY} is added",
-                2 * STEADY,
-                2 * STEADY,
-                2 * STEADY
-            ));
-        }
-        Ok(PatternResult {
-            seconds: shortened.whole(rounds.completed()).as_s(),
-            simulated: carried.end,
-            bytes_per_npu: shortened.whole_bytes(rounds.bytes()) as f64 / f64::from(self.npus()),
-            messages: carried.messages,
-            packets,
-            least_bytes: Some(2.0 * self.size().count() as f64 * self.others()),
-            steps: Some((shortened.steps(), steps.steps())),
-            shape: Some(shape),
-            ..PatternResult::default()
-        })
-    }
-
-    /// By the switches: a closed form, which is what fluids would do.
-    fn in_network(&mut self) -> Result<PatternResult, SimulateError> {
-        let refuse = |why: &str, hint: &str| {
-            Err(wrong("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
-        };
-        if !self.topology.reduces() {
-            let hint = "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, such as a `fat_tree`";
-            return refuse("the switches do not reduce", hint);
-        }
-        if self.scenario.world != WorldKind::Flows {
-            return refuse("`packets` has no switches that reduce", "write `world: flows`");
-        }
-        let size = self.size();
-        let sum = in_network::in_network(&self.graph, size)
-            .map_err(|error| grid::explain(in_network::TAG, &error))?;
-        let Some(time) = sum.time() else {
-            return refuse("it takes longer than the clock can tell", "make `size` smaller");
-        };
-        let (roots, height) = (sum.roots.len(), sum.height);
-        self.notes.push(format!("switches sum, at {roots} roots, {height} cables above the NPUs"));
-        Ok(PatternResult {
-            seconds: time.as_s(),
-            simulated: time,
-            bytes_per_npu: size.count() as f64,
-            least_bytes: Some(size.count() as f64),
             ..PatternResult::default()
         })
     }

@@ -53,6 +53,12 @@ pub enum Pattern {
     Incast,
     /// An all-reduce by an algorithm.
     AllReduce,
+    /// The first half of one: every NPU keeps its shard of the sum.
+    ReduceScatter,
+    /// The second half of one: every NPU gets all shards.
+    AllGather,
+    /// One NPU's buffer to all others, in segments down the trees of an algorithm.
+    Broadcast,
     /// Messages that are listed, each with its time.
     Trace,
 }
@@ -67,9 +73,16 @@ impl Pattern {
             Self::Permutation => "permutation",
             Self::Incast => "incast",
             Self::AllReduce => "all_reduce",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllGather => "all_gather",
+            Self::Broadcast => "broadcast",
             Self::Trace => "trace",
         }
     }
+
+    /// Those that an algorithm does.
+    pub const COLLECTIVES: [Self; 4] =
+        [Self::AllReduce, Self::ReduceScatter, Self::AllGather, Self::Broadcast];
 }
 
 /// What is sent.
@@ -78,10 +91,11 @@ impl Pattern {
 pub struct Traffic {
     /// all_to_all: every NPU to every other, in shift phases; uniform: to all at once (`flows`) or
     /// to NPUs drawn one by one (`packets`); permutation: every NPU to one other, drawn; incast:
-    /// many to one; all_reduce: by an algorithm; trace: messages with times.
+    /// many to one; all_reduce, reduce_scatter, all_gather, broadcast: by an algorithm; trace:
+    /// messages with times.
     pub pattern: Pattern,
-    /// From one NPU to another, over all planes, split evenly; all_reduce: each NPU's buffer. A
-    /// trace has none.
+    /// From one NPU to another, over all planes, split evenly; of a collective: the buffer (before a
+    /// reduce_scatter, after an all_gather). A trace has none.
     #[serde(default)]
     #[schemars(extend("x-positive" = true))]
     pub size: Option<Bytes>,
@@ -114,15 +128,24 @@ pub struct Traffic {
     /// incast: to which NPU; 0 if left out.
     #[serde(default)]
     pub destination: Option<u32>,
-    /// all_reduce: by which algorithm.
+    /// Collectives: by which algorithm; `in_network` and `tree` do not do all of them.
     #[serde(default)]
     #[schemars(extend("x-table" = "grid_algorithms"))]
     pub algorithm: Option<String>,
-    /// all_reduce: rows and columns of the ranks; the fabric's own if left out.
+    /// Collectives: rows and columns of the ranks; the fabric's own if left out.
     #[serde(default)]
     #[schemars(inner(range(min = 1)))]
     pub shape: Option<[u32; 2]>,
-    /// all_reduce: whether steps that repeat are skipped once they are steady; so if left out.
+    /// broadcast: which NPU has the buffer; 0 if left out.
+    #[serde(default)]
+    pub root: Option<u32>,
+    /// broadcast: into how many segments each tree's part of the buffer is cut; if left out, as many as
+    /// the tree is deep, and 16 at least.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub segments: Option<u32>,
+    /// Collectives: whether steps, or segments, that repeat are skipped once they are steady; so if left
+    /// out.
     #[serde(default)]
     pub skip: Option<bool>,
     /// trace: rows of time, source, destination and size, in the order of time.
@@ -140,6 +163,9 @@ pub fn packets_schema() -> schemars::Schema {
 pub const WINDOW: u32 = 8;
 /// Messages of an NPU in `uniform`, if the scenario does not say.
 pub const COUNT: u32 = 16;
+/// Segments of each tree of a `broadcast` at least, if the scenario does not say: those of
+/// `double_binary_tree`.
+pub const SEGMENTS: u32 = 16;
 
 pub(super) fn wrong(
     key: &str,
@@ -190,7 +216,7 @@ impl Traffic {
 
     /// Refuses keys that do not belong to the pattern or the world.
     fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
-        use Pattern::{AllReduce, AllToAll, Incast, Trace, Uniform};
+        use Pattern::{AllToAll, Broadcast, Incast, Trace, Uniform};
         let of = |key: &str, given: Option<String>, patterns: &[Pattern]| {
             let Some(value) = given.filter(|_| !patterns.contains(&self.pattern)) else {
                 return Ok(());
@@ -206,9 +232,11 @@ impl Traffic {
         of("count", self.count.map(|v| v.to_string()), &[Uniform])?;
         of("fan_in", self.fan_in.map(|v| v.to_string()), &[Incast])?;
         of("destination", self.destination.map(|v| v.to_string()), &[Incast])?;
-        of("algorithm", self.algorithm.clone(), &[AllReduce])?;
-        of("shape", self.shape.map(|v| format!("{v:?}")), &[AllReduce])?;
-        of("skip", self.skip.map(|v| v.to_string()), &[AllReduce])?;
+        of("algorithm", self.algorithm.clone(), &Pattern::COLLECTIVES)?;
+        of("shape", self.shape.map(|v| format!("{v:?}")), &Pattern::COLLECTIVES)?;
+        of("root", self.root.map(|v| v.to_string()), &[Broadcast])?;
+        of("segments", self.segments.map(|v| v.to_string()), &[Broadcast])?;
+        of("skip", self.skip.map(|v| v.to_string()), &Pattern::COLLECTIVES)?;
         of("messages", self.messages.as_ref().map(|m| format!("{} of them", m.len())), &[Trace])?;
         self.check_missing()?;
         self.check_world(world)?;
@@ -217,6 +245,7 @@ impl Traffic {
             ("window", self.window),
             ("count", self.count),
             ("fan_in", self.fan_in),
+            ("segments", self.segments),
         ] {
             if value == Some(0) {
                 let key = format!("traffic.{key}");
@@ -253,12 +282,9 @@ impl Traffic {
                 "a trace without messages",
                 "name a `file:`, or list `messages: [[0 us, 0, 1, 1 MiB]]`",
             )),
-            _ if self.pattern == Pattern::AllReduce && self.algorithm.is_none() => Err(wrong(
-                "traffic.algorithm",
-                "",
-                "it is missing",
-                "for example `algorithm: rings`",
-            )),
+            _ if Pattern::COLLECTIVES.contains(&self.pattern) && self.algorithm.is_none() => Err(
+                wrong("traffic.algorithm", "", "it is missing", "for example `algorithm: rings`"),
+            ),
             _ => Ok(()),
         }
     }
@@ -336,6 +362,9 @@ impl Traffic {
         if let Some(destination) = self.destination.filter(|destination| *destination > last) {
             let hint = "name an NPU that exists";
             return Err(wrong("traffic.destination", destination, exists, hint));
+        }
+        if let Some(root) = self.root.filter(|root| *root > last) {
+            return Err(wrong("traffic.root", root, exists, "name an NPU that exists"));
         }
         if let Some(fan_in) = self.fan_in.filter(|fan_in| *fan_in > last) {
             let why = format!("only {last} other NPUs can send to one");

@@ -73,6 +73,8 @@ impl TrafficRun<'_> {
             shape: outcome.shape,
             steps_simulated: outcome.steps.map(|(simulated, _)| simulated),
             steps: outcome.steps.map(|(_, all)| all),
+            segments_simulated: outcome.segments.map(|(simulated, _)| simulated),
+            segments: outcome.segments.map(|(_, all)| all),
             npu_bandwidth_gbps: Distribution::of(&each),
             npu_bandwidths_gbps: (!each.is_empty()).then_some(each),
             message_latency_us: outcome.latencies,

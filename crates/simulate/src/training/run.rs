@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use allrail_collective::Operation;
 use allrail_core::Bytes;
+use allrail_fabric::topologies::Summing;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Issue, Model, Workload};
@@ -272,7 +273,9 @@ pub fn run(
             let named = algorithms.is_some() || steady || scenario.has_own_dimensions();
             let algorithms = algorithms.unwrap_or(&fallback);
             let graph = Arc::clone(&network.graph);
-            let sums = network.topology.reduces() && scenario.world == WorldKind::Flows;
+            // Messages cannot stand for sums within NPUs.
+            let sums = network.topology.reduces() == Some(Summing::Switches)
+                && scenario.world == WorldKind::Flows;
             let reducing = sums.then_some(&*graph);
             let wiring = if named {
                 Wiring::Graph { places: &places, algorithms, sizes: &sizes, reducing }

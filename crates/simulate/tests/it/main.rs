@@ -18,6 +18,7 @@ mod send_ahead;
 mod servers_oracle;
 mod stall;
 mod traffic;
+mod traffic_group;
 mod training;
 mod training_communicators;
 mod training_coordination;

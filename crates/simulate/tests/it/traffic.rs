@@ -41,6 +41,9 @@ fn patterns() -> Vec<Value> {
         json!({ "pattern": "permutation", "size": "1 MiB" }),
         json!({ "pattern": "incast", "size": "64 KiB", "fan_in": 5, "destination": 3 }),
         json!({ "pattern": "all_reduce", "size": "4 MiB", "algorithm": "rings" }),
+        json!({ "pattern": "reduce_scatter", "size": "4 MiB", "algorithm": "torus" }),
+        json!({ "pattern": "all_gather", "size": "4 MiB", "algorithm": "rings" }),
+        json!({ "pattern": "broadcast", "size": "4 MiB", "algorithm": "rings", "root": 3 }),
         json!({ "pattern": "trace", "messages": [["0 ns", 0, 5, "64 KiB"], ["0 ns", 3, 5, "9 B"],
                                                  ["5 us", 5, 0, "1 MiB"]] }),
     ]

@@ -114,7 +114,7 @@ impl OnGraph {
             places: &places,
             algorithms: &self.algorithms,
             sizes: &self.sizes,
-            reducing: self.network.topology.reduces().then_some(&*self.network.graph),
+            reducing: self.network.topology.reduces().map(|_| &*self.network.graph),
         };
         let splitting = Splitting::Ecmp;
         let world = Box::new(self.network.flows(splitting));
@@ -233,7 +233,7 @@ fn switches_that_do_not_sum_are_refused() {
             places: &places,
             algorithms: &run.algorithms,
             sizes: &run.sizes,
-            reducing: run.network.topology.reduces().then_some(&*run.network.graph),
+            reducing: run.network.topology.reduces().map(|_| &*run.network.graph),
         };
         let world = Box::new(run.network.flows(Splitting::Ecmp));
         let mut communicator =

@@ -75,7 +75,9 @@ impl Switches<'_> {
             field: "messages.algorithms.all_reduce".to_owned(),
             value: format!("{} in group `{}`", in_network::TAG, group.name),
             why: "the switches do not reduce".to_owned(),
-            hint: "write `in_network_reduction: true` in the fabric, and `world: flows`".to_owned(),
+            hint: "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, and \
+                   `world: flows`; elsewhere take `rings`"
+                .to_owned(),
         })?;
         let tree = SumTree::over(graph, self.npus)
             .map_err(|error| explain(group, in_network::TAG, &error.into()))?;
