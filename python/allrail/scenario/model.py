@@ -104,7 +104,7 @@ class Scenario(Node):
     )
     messages: Messages | None = Field(
         default=None,
-        description="How communication becomes messages; of a collective, `paths` alone.",
+        description="How communication becomes messages.",
     )
     placement: Annotated[str | list[int], PlacementField()] | None = Field(
         default=None,
