@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from allrail.api import Row, advise, compare, plan, simulate, simulate_many
     from allrail.errors import AllrailError, InputError, TrainingError
     from allrail.plans import Plan
-    from allrail.plugins import chunk_scheduler, load_plugin
+    from allrail.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
     from allrail.result import Result
     from allrail.runtime.communicator import Communicator
     from allrail.scenario import (
@@ -61,7 +61,7 @@ _HOMES = {
     **dict.fromkeys(("Row", "advise", "compare", "plan", "simulate", "simulate_many"), "api"),
     **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "errors"),
     "Plan": "plans",
-    **dict.fromkeys(("chunk_scheduler", "load_plugin"), "plugins"),
+    **dict.fromkeys(("CommTask", "chunk_scheduler", "load_plugin", "tensor_scheduler"), "plugins"),
     "Communicator": "runtime.communicator",
     "Result": "result",
     **dict.fromkeys(
@@ -108,6 +108,7 @@ _HOMES = {
 __all__ = [
     "AllrailError",
     "Collective",
+    "CommTask",
     "Communicator",
     "Dimension",
     "Fabric",
@@ -146,6 +147,7 @@ __all__ = [
     "simulate_training",
     "simulate_training_many",
     "sweep",
+    "tensor_scheduler",
     "tune",
     "what_ifs",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "export_chakra",
     "fold_job",
     "forget_policy",
+    "forget_tensor_policy",
     "format_quantity",
     "formats",
     "graph_cables",
@@ -53,6 +54,7 @@ __all__ = [
     "read_program",
     "recognise",
     "register_policy",
+    "register_tensor_policy",
     "scenario_keys",
     "simulate",
     "simulate_many",
@@ -61,6 +63,7 @@ __all__ = [
     "simulate_training",
     "simulate_training_many",
     "tensor_policies",
+    "tensor_ranking",
     "topologies",
     "verify",
     "version",
@@ -241,6 +244,16 @@ def register_policy(
     run: Callable[[PolicyProblem, Callable[[], bool]], list[list[tuple[str, int]]]],
 ) -> None: ...
 def forget_policy(name: str) -> None: ...
+def register_tensor_policy(
+    name: str,
+    about: str,
+    version: int,
+    crosses_barrier: bool,
+    partition: int,
+    credit: int,
+    run: Callable[..., object],
+) -> None: ...
+def forget_tensor_policy(name: str) -> None: ...
 def orders() -> str: ...
 def worlds() -> str: ...
 def advise(fabric: str) -> str: ...
@@ -285,6 +298,7 @@ def hugging_face(config: str) -> tuple[str, list[str], int]: ...
 def hugging_face_types() -> list[str]: ...
 def kernel_seconds(device: str, kernels: str) -> list[float]: ...
 def tensor_policies() -> str: ...
+def tensor_ranking(scenario: str) -> str: ...
 def coordinations() -> str: ...
 def compressions() -> str: ...
 def compressed_exchanges(

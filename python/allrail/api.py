@@ -196,7 +196,7 @@ def compare(
     Raises:
         InputError: Something in one of them is wrong.
     """
-    axes = each or {"schedule.policy": (*DEFAULT_POLICIES, *registered())}
+    axes = each or {"schedule.policy": (*DEFAULT_POLICIES, *registered("chunk scheduler"))}
     variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     base = _of_collectives(load_scenario(scenario, sets=sets))
     rows: list[Row] = []

@@ -127,6 +127,7 @@ KINDS: Mapping[str, Kind] = {
     "seed": Kind(lambda value: type(value) is int, "a whole number", "0"),
     "names": Kind(_is_sets, "a list of texts", '["all"]'),
     "result": Kind(lambda value: _is_ours(value, "TrainingResult"), "a `TrainingResult`", "None"),
+    "barrier": Kind(lambda value: isinstance(value, bool), "True or False", "True"),
     "failed": Kind(lambda value: isinstance(value, list), "a list", "[]"),
 }
 """By the name of a parameter. None is taken where it is the default."""

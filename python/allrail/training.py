@@ -42,7 +42,13 @@ AS_IT_IS = "as_it_is"
 
 def default_axes() -> dict[str, Sequence[object]]:
     """Return what is compared where nothing is named."""
-    return {"schedule.policy": ("baseline", "themis", *registered())}
+    chunk, tensor = registered("chunk scheduler"), registered("tensor scheduler")
+    axes: dict[str, Sequence[object]] = {}
+    if chunk or not tensor:
+        axes["schedule.policy"] = ("baseline", "themis", *chunk)
+    if tensor:
+        axes["schedule.tensor"] = ("fifo", "bytescheduler", *tensor)
+    return axes
 
 
 @checked
@@ -232,7 +238,8 @@ def compare_training(
         scenario: A file, a mapping or a `Scenario`, or several of them.
         each: Values to go through by path, such as `{"workload.model": ["resnet152", "gnmt"],
             "schedule.policy": ["baseline", "themis"]}`; several paths give every combination.
-            `baseline`, `themis` and policies that were registered if left out. A tensor scheduler
+            `baseline`, `themis` and policies that were registered if left out; of tensor schedulers
+            that were, these beside `fifo` and `bytescheduler`. A tensor scheduler
             or a coordination other than the scenario's own comes with its own defaults.
         sets: Overrides for all of them.
         progress: Told how many are done.

@@ -193,7 +193,7 @@ class TestAnswers:
 
 # The file, the line that is named, a part of why, a part of the hint.
 FILES = [
-    ("", None, "it registers no chunk scheduler", "@allrail.chunk_scheduler"),
+    ("", None, "it registers no scheduler", "@allrail.chunk_scheduler"),
     ("import allrail\n1 / 0\n", 2, "it raised ZeroDivisionError: division by zero", ""),
     ("def f(:\n", 1, "it is not Python: invalid syntax", ""),
     ("import sys\nsys.exit(1)\n", 2, "it raised SystemExit: 1", ""),

@@ -6,13 +6,14 @@ use allrail_collective::algorithm::OwnPrograms;
 use allrail_collective::msccl;
 use allrail_simulate::SimulateError;
 use allrail_simulate::error::Report;
-use allrail_simulate::training::TrainingScenario;
 use allrail_simulate::training::outcome::export::export;
 use allrail_workload::formats::chakra::Ranks;
 use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
+use crate::plugin::Calls;
+use crate::training::read;
 use crate::{form_error, raise, simulate_error, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
@@ -84,7 +85,7 @@ fn export_chakra(
 ) -> PyResult<String> {
     let whose: Ranks =
         serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
-    let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
+    let scenario = read(scenario, &Calls::new()).map_err(|error| simulate_error(&error))?;
     let written = py.detach(|| export(&scenario, (&folder, name), whose));
     written
         .map(|summary| {

@@ -9,6 +9,7 @@ mod memory;
 mod placement;
 mod plugin;
 mod runtime;
+mod tensor_plugin;
 mod traffic;
 mod training;
 
@@ -443,6 +444,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     placement::register(module)?;
     plugin::register(module)?;
+    tensor_plugin::register(module)?;
     job::register(module)?;
     memory::register(module)?;
     runtime::register(module)?;

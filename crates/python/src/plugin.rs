@@ -17,10 +17,13 @@ use allrail_collective::{CollectiveError, Operation, Stage, StageModel};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::chunk::{ALL, Plugins, Problem};
 use allrail_schedule::evaluate::Work;
+use allrail_schedule::tensor::{TensorPlugins, TensorPolicy};
 use allrail_schedule::{ActiveChunks, ChunkScheduler, Order, ScheduleError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+
+use crate::tensor_plugin;
 
 /// A function that was registered.
 struct Registered {
@@ -34,7 +37,7 @@ struct Registered {
 
 static REGISTRY: Mutex<Vec<Arc<Registered>>> = Mutex::new(Vec::new());
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that is kept under a lock here can be left half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,6 +103,8 @@ pub(crate) struct Calls(Arc<State>);
 #[derive(Default)]
 struct State {
     registered: Vec<Arc<Registered>>,
+    /// Tensor schedulers.
+    tensors: Vec<Arc<tensor_plugin::Registered>>,
     /// Of all simulations that were begun together.
     stopped: Arc<AtomicBool>,
     failed: AtomicBool,
@@ -110,14 +115,16 @@ impl Calls {
     /// Those that are registered now.
     pub(crate) fn new() -> Self {
         let registered = lock(&REGISTRY).clone();
-        Self(Arc::new(State { registered, ..State::default() }))
+        let tensors = tensor_plugin::registered();
+        Self(Arc::new(State { registered, tensors, ..State::default() }))
     }
 
     /// The same for another simulation, which is stopped with this one but fails alone.
     pub(crate) fn another(&self) -> Self {
-        let State { registered, stopped, .. } = &*self.0;
-        let (registered, stopped) = (registered.clone(), Arc::clone(stopped));
-        Self(Arc::new(State { registered, stopped, ..State::default() }))
+        let State { registered, tensors, stopped, .. } = &*self.0;
+        let (registered, tensors) = (registered.clone(), tensors.clone());
+        let stopped = Arc::clone(stopped);
+        Self(Arc::new(State { registered, tensors, stopped, ..State::default() }))
     }
 
     fn schedulers(&self) -> Vec<Plugin> {
@@ -130,6 +137,15 @@ impl Calls {
     pub(crate) fn plugins(&self) -> Plugins {
         let each = self.schedulers().into_iter();
         Plugins::new(each.map(|plugin| Arc::new(plugin) as Arc<dyn ChunkScheduler>).collect())
+    }
+
+    /// For a scenario's tensor scheduler.
+    pub(crate) fn tensor_plugins(&self) -> TensorPlugins {
+        let one = |which: &Arc<tensor_plugin::Registered>| {
+            let plugin = tensor_plugin::Plugin::new(Arc::clone(which), self.clone());
+            Arc::new(plugin) as Arc<dyn TensorPolicy>
+        };
+        TensorPlugins::new(self.0.tensors.iter().map(one).collect())
     }
 
     /// Whether no result can come of it any more.
@@ -147,7 +163,7 @@ impl Calls {
         lock(&self.0.failure).take()
     }
 
-    fn fail(&self, error: PyErr) {
+    pub(crate) fn fail(&self, error: PyErr) {
         lock(&self.0.failure).get_or_insert(error);
         self.0.failed.store(true, Ordering::Relaxed);
     }
@@ -199,7 +215,7 @@ impl ChunkScheduler for Plugin {
 
 /// Whether the function's answer is no longer wanted.
 #[pyclass(frozen, module = "allrail._core")]
-struct Stopped(Calls);
+pub(crate) struct Stopped(pub(crate) Calls);
 
 #[pymethods]
 impl Stopped {
@@ -228,7 +244,7 @@ struct PolicyProblem {
     seed: u64,
 }
 
-fn micros(time: Time) -> f64 {
+pub(crate) fn micros(time: Time) -> f64 {
     time.as_ps() as f64 / 1e6
 }
 

@@ -2,10 +2,10 @@
 
 use allrail_core::Time;
 use allrail_schedule::coordinate;
-use allrail_schedule::tensor::{self, TensorParameters, TensorPolicy};
+use allrail_schedule::tensor::{Outlook, TensorParameters, TensorPolicy};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
-use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
+use allrail_simulate::training::{BoundResult, TrainingScenario, bound, ranking, simulate};
 use allrail_workload::device::{DeviceFile, PRESETS};
 use allrail_workload::kernels::single::{Single, seconds};
 use allrail_workload::models::hugging_face::{transformer, types};
@@ -41,8 +41,8 @@ fn simulate_training(
     watch.end(result)
 }
 
-fn read(text: &str, calls: &Calls) -> Result<TrainingScenario, SimulateError> {
-    let mut scenario = TrainingScenario::from_json(text)?;
+pub(crate) fn read(text: &str, calls: &Calls) -> Result<TrainingScenario, SimulateError> {
+    let mut scenario = TrainingScenario::with_plugins(text, &calls.tensor_plugins())?;
     scenario.schedule.plugins = calls.plugins();
     Ok(scenario)
 }
@@ -108,18 +108,21 @@ fn kernel_seconds(device: &str, kernels: &str) -> PyResult<Vec<f64>> {
 
 /// The tensor schedulers: name, about, version, the keys that only some of them read and this one
 /// does (`reads`), the JSON schema of all keys; whether ranks that run it have to agree on one order
-/// (`one_order`); the size of its partitions where none is given (`partition`).
+/// (`one_order`); the size of its partitions where none is given (`partition`); whether it ranks by what the
+/// graph computes, and so as another one where layers are a chain (`by_graph`).
 #[pyfunction]
 fn tensor_policies() -> String {
     let schema = without_policy(&schemars::schema_for!(TensorParameters));
-    let rows = tensor::ALL.iter().map(|policy| {
+    let plugins = Calls::new().tensor_plugins();
+    let rows = plugins.all().map(|policy| {
         json!({
             "name": policy.tag(),
             "about": policy.about(),
             "version": policy.version(),
             "crosses_barrier": policy.crosses_barrier(),
-            "one_order": needs_one_order(*policy),
+            "one_order": needs_one_order(policy),
             "partition": policy.partition(&TensorParameters::default()),
+            "by_graph": policy.outlook() == Outlook::Computing,
             "reads": policy.reads(),
             "schema": schema,
         })
@@ -132,6 +135,16 @@ fn tensor_policies() -> String {
 fn needs_one_order(policy: &dyn TensorPolicy) -> bool {
     let limited = policy.credit(&TensorParameters::default()).is_some();
     policy.packs_by_time() || limited && !policy.reads().contains(&"credit")
+}
+
+/// In which order and partitions the tensor scheduler of a scenario (JSON) sends gradients, as far as that is
+/// known before a step runs (JSON).
+#[pyfunction]
+fn tensor_ranking(py: Python<'_>, scenario: &str) -> PyResult<String> {
+    let calls = Calls::new();
+    let scenario = read(scenario, &calls).map_err(|error| simulate_error(&error))?;
+    let found = py.detach(|| ranking(&scenario));
+    Watch::with_plugins(None, &calls).end(found).map(|found| to_json(&found))
 }
 
 /// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.
@@ -201,5 +214,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kernel_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(hugging_face, module)?)?;
     module.add_function(wrap_pyfunction!(hugging_face_types, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_ranking, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

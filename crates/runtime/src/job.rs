@@ -217,6 +217,11 @@ impl Default for Checks {
 pub struct JobTensor {
     /// The tensor scheduler.
     pub policy: String,
+    /// A Python file that registers the tensor scheduler that `policy` names: rank 0 asks it for the order of
+    /// the gradients of `allrail.torch` after the first backward pass. It must return an order; `partition` cuts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub plugin: Option<String>,
     /// Tensors are cut into pieces no larger, such as `256 KiB`. `auto`: the size of the largest plan for
     /// all-reduces in `plan`; else what suits the fabric and the model.
     pub partition: String,
@@ -258,6 +263,7 @@ impl Default for JobTensor {
     fn default() -> Self {
         Self {
             policy: settings::bytescheduler(),
+            plugin: None,
             partition: AUTO.to_owned(),
             pack: AUTO.to_owned(),
             credit: None,
@@ -454,7 +460,8 @@ impl Job {
             programs,
             plans: here.plans,
             tensor_keys: tensor.keys(),
-            tensor: tensor.policy,
+            // Whoever ranks tensors outside hands them over in that order.
+            tensor: tensor.plugin.map_or(tensor.policy, |_| settings::bytescheduler()),
             coordination,
             partition: None,
             pack: settings::pack(),

@@ -12,6 +12,7 @@ from typing import Any
 
 from allrail.apply.decision import Decision, Inapplicable
 from allrail.apply.keys import decided, keep_to, refused, written
+from allrail.apply.ranking import ranked
 from allrail.errors import InputError
 from allrail.layouts.mapping import block
 from allrail.runtime.job import OWN_TO_GROUPS
@@ -60,6 +61,7 @@ def _made(decision: Decision) -> dict[str, str]:
     if decision.npus == 1:
         raise Inapplicable("one rank exchanges nothing")
     keep_to("allrail", decision)
+    order = ranked(decision, _TITLE)
     sizes = zip(decision.dimensions, taken, strict=True)
     dimensions = [{**one, "size": size} for one, size in sizes if size > 1]
     job = {
@@ -67,13 +69,16 @@ def _made(decision: Decision) -> dict[str, str]:
         "fabric": {"name": "job", "dimensions": dimensions},
         **_asked(decision, taken),
     }
+    if order is not None:
+        job["schedule"]["tensor"]["partition"] = order.partition
     for key in ("compression", "every"):
         if decision.workload.get(key) not in (None, 1):
             job[key] = decision.workload[key]
     planned = {key: job["schedule"][key] for key in job["schedule"] if key not in _OF_JOBS}
     size = job["schedule"].get("tensor", {}).get("partition", "64 MiB")
+    plugin = order.plugin if order is not None else None
     try:
-        _read(job, decision.npus)
+        _read(job, decision.npus, ranks_itself=plugin is not None)
         made = plan(
             {
                 "schema_version": 1,
@@ -89,6 +94,9 @@ def _made(decision: Decision) -> dict[str, str]:
     if len(dimensions) > 1:
         job["plan"] = "plan.json"
         found["plan.json"] = json.dumps(made.to_dict(), indent=1) + "\n"
+    if plugin is not None:
+        job["schedule"]["tensor"]["plugin"], text = plugin
+        found[plugin[0]] = text
     head = decision.title() + (
         "# Copy it beside the script that torchrun starts, or name it by ALLRAIL_JOB.\n"
         "# On several hosts add `interfaces` and `secret`.\n"
@@ -229,12 +237,22 @@ def _coordination(decision: Decision) -> dict[str, Any]:
     return {key: one for key, one in keys.items() if key not in ("latency", "skew")}
 
 
-def _read(job: dict[str, Any], ranks: int) -> None:
+def _read(job: dict[str, Any], ranks: int, *, ranks_itself: bool) -> None:
     """Have the runtime read the job, as a rank would.
+
+    Args:
+        job: What the file says.
+        ranks: How many there are.
+        ranks_itself: Whether its tensor scheduler is in a file that is not written yet: all else is
+            as with the runtime's own.
 
     Raises:
         InputError: It refuses something.
     """
     from allrail.runtime.job import find_job
 
+    if ranks_itself:
+        schedule = job["schedule"]
+        tensor = {key: one for key, one in schedule["tensor"].items() if key != "policy"}
+        job = {**job, "schedule": {**schedule, "tensor": tensor}}
     find_job(job).settings(rank=0, ranks=ranks)

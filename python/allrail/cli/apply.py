@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     metavar="A,B,...",
     help="Tools: allrail, ddp, fsdp, megatron, torchtitan or nccl. All that can do it if left out.",
 )
+@options.plugin
 @options.as_json
 def command(
     *, file: Path, sets: tuple[str, ...], folder: Path, targets: tuple[str, ...], as_json: bool

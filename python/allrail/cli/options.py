@@ -287,7 +287,7 @@ def plugin(command: F) -> F:
         callback=_load_plugins,
         type=Input(),
         metavar="FILE",
-        help="Run this Python file, whose chunk schedulers `schedule.policy` may then name.",
+        help="Run this Python file, whose schedulers scenarios may then name.",
     )(command)
 
 

@@ -96,6 +96,8 @@ def _axes(dimensions: int) -> Iterator[list[dict[str, Any]]]:
     yield [
         {"tensor": {"policy": row["name"], **more}}
         for row in json.loads(_core.tensor_policies())
+        # Layers of a layout are a chain, on which such an order is another policy's.
+        if not row["by_graph"]
         for more in _parts(row["reads"])
     ]
 

@@ -1,4 +1,4 @@
-"""Chunk schedulers of your own, in Python: a function from a problem to the stages of every chunk.
+"""Chunk and tensor schedulers of your own, in Python: functions that scenarios can name.
 
     # rotate.py
     import allrail
@@ -15,40 +15,41 @@
 `allrail compare scenario.yaml --policy themis,rotate --plugin rotate.py` compares it; in Python the
 decorator alone makes the name known. The answer is checked as that of any other chunk scheduler.
 
-The function runs in a thread of its own, one call at a time, within a time limit; Ctrl-C ends it.
-It must depend on its problem alone: two versions of it differ by the source of their files, by
+A function runs in a thread of its own, one call at a time, within a time limit; Ctrl-C ends it. One
+that chooses as it goes is asked in the thread of the simulation, under the same limit.
+It must depend on what it is given alone: two versions of it differ by the source of their files, by
 nothing else. What it makes is never kept on disk. Not stopped: code outside Python that does not
 let go of the interpreter.
 
-- `problem`: what a function is given, and stages; `answer`: reads what it returns;
-- `call`: one call of it, in a thread that can be ended.
+- `chunks`, `problem`, `answer`: chunk schedulers, what they are given, what they return;
+- `tensors`, `task`: tensor schedulers, and what they are given;
+- `function`, `call`: one of either, and one call of it, in a thread that can be ended.
 """
 
 from __future__ import annotations
 
-import hashlib
-import marshal
-import re
 import sys
-import threading
-import time
 from collections.abc import Callable
-from inspect import unwrap
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from allrail import _core
 from allrail.arguments import KINDS, check, checked
-from allrail.errors import InputError, did_you_mean, shorten
-from allrail.plugins.answer import NoScheduleError
-from allrail.plugins.call import LOOK_S, Call
+from allrail.errors import InputError, did_you_mean
+from allrail.plugins.chunks import ChunkFunction
+from allrail.plugins.function import Function, line_in, seconds, told
 from allrail.plugins.problem import Problem, Stage, StageTime
+from allrail.plugins.task import CommTask, Core
+from allrail.plugins.tensors import TensorFunction
+from allrail.plugins.tensors import register as register_tensor
 
 if TYPE_CHECKING:
     import os
 
 __all__ = [
+    "CommTask",
+    "Core",
     "Problem",
     "Stage",
     "StageTime",
@@ -56,18 +57,15 @@ __all__ = [
     "forget",
     "load_plugin",
     "registered",
+    "tensor_scheduler",
 ]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_RETURN = "return the stages of each chunk: `[problem.visit(order) for _ in problem.chunks]`"
-_VISIT = "`problem.visit(order)` makes all stages of a chunk that visits the dimensions in an order"
+Of = TypeVar("Of", bound=Callable[..., Any])
 
 
 def chunk_scheduler(
     name: str, *, order: str = "fifo", time_limit: str = "10 s"
-) -> Callable[[Function], Function]:
+) -> Callable[[Of], Of]:
     """Make a function a chunk scheduler that scenarios can name as `schedule.policy`.
 
     The function takes a `Problem` and returns a list of `Stage`s for each chunk. The first line of
@@ -81,30 +79,60 @@ def chunk_scheduler(
     Raises:
         InputError: The name is not one, or is taken; there is no such order; the limit is no time.
     """
-    for field, value, example in (
-        ("name", name, '"least_loaded"'),
-        ("order", order, '"fifo"'),
-        ("time_limit", time_limit, '"10 s"'),
-    ):
-        check(field, value, kind=KINDS["name"]._replace(example=example))
+    _check_text(name=(name, '"least_loaded"'), order=(order, '"fifo"'))
     limit_s = _limit(time_limit)
     known = [row["name"] for row in _table("orders")]
     if order not in known:
         hint = did_you_mean(str(order), known)
         raise InputError("it is not an order", hint=hint, field="order", value=str(order))
 
-    def register(function: Function) -> Function:
-        code = getattr(unwrap(function), "__code__", None)
-        if not isinstance(code, CodeType):
-            hint = "write `@allrail.chunk_scheduler(...)` above a `def`"
-            raise InputError("it is not a function", hint=hint, value=repr(function))
-        scheduler = _Scheduler(name, function, limit_s, code.co_filename, code.co_firstlineno)
-        scheduler.check_name()
-        text = (function.__doc__ or "").strip() or f"written in Python, in {scheduler.source}"
-        about = text.splitlines()[0].rstrip(".")
-        _core.register_policy(name, about, _version(code), order, scheduler)
-        _registered[name] = scheduler
-        _forget_tables()
+    def register(function: Of) -> Of:
+        one = ChunkFunction(name, function, limit_s)
+        _check_name(one, "policies")
+        _core.register_policy(name, one.about, one.version, order, one)
+        _keep(one)
+        return function
+
+    return register
+
+
+def tensor_scheduler(
+    name: str,
+    *,
+    partition: str = "4 MiB",
+    credit: str = "16 MiB",
+    barrier: bool = False,
+    time_limit: str = "10 s",
+) -> Callable[[Of], Of]:
+    """Make a function a tensor scheduler that scenarios can name as `schedule.tensor.policy`.
+
+    The function takes a list of `CommTask`s in the order of the forward pass, may cut them by
+    `CommTask.partition`, and returns them with the most urgent first: partitions start in that
+    order, up to a credit in flight, and travel in it. Or it returns a function that takes a `Core`
+    and returns the task whose next partition starts, or None to wait for the next event. The first
+    line of its docstring says what it does.
+
+    Args:
+        name: What scenarios call it.
+        partition: Largest size of a partition, where neither a scenario's
+            `schedule.tensor.partition` nor the function says another.
+        credit: Bytes that may be in flight, where `schedule.tensor.credit` says nothing else.
+        barrier: Whether all layers of the next iteration wait for all gradients of this one.
+        time_limit: How long one call may take, such as `"1 s"`.
+
+    Raises:
+        InputError: The name is not one, or is taken; a size is none; the limit is no time.
+    """
+    _check_text(name=(name, '"small_first"'))
+    sizes = [_size(key, one) for key, one in (("partition", partition), ("credit", credit))]
+    check("barrier", barrier)
+    limit_s = _limit(time_limit)
+
+    def register(function: Of) -> Of:
+        one = TensorFunction(name, function, limit_s)
+        _check_name(one, "tensor_policies")
+        register_tensor(one, partition=sizes[0], credit=sizes[1], barrier=barrier)
+        _keep(one)
         return function
 
     return register
@@ -112,7 +140,7 @@ def chunk_scheduler(
 
 @checked
 def load_plugin(path: str | os.PathLike[str]) -> list[str]:
-    """Run a Python file and return the names of the chunk schedulers that it registers.
+    """Run a Python file and return the names of the schedulers that it registers.
 
     Args:
         path: The file.
@@ -146,16 +174,17 @@ def load_text(source: str, text: str) -> list[str]:
             f"it is not Python: {error.msg}", source=source, line=error.lineno
         ) from None
     except InputError as error:
-        error.source, error.line = source, _line(error.__traceback__, source) or error.line
+        error.source, error.line = source, line_in(error.__traceback__, source) or error.line
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001, whatever it is is told
-        line = _line(error.__traceback__, source)
-        raise InputError(f"it raised {_told(error)}", source=source, line=line) from None
-    names = [name for name, one in _registered.items() if before.get(name) is not one]
+        line = line_in(error.__traceback__, source)
+        raise InputError(f"it raised {told(error)}", source=source, line=line) from None
+    names = [one.name for key, one in _registered.items() if before.get(key) is not one]
     if not names:
         raise InputError(
-            "it registers no chunk scheduler",
-            hint='write `@allrail.chunk_scheduler("name")` above a function',
+            "it registers no scheduler",
+            hint='write `@allrail.chunk_scheduler("name")` or `@allrail.tensor_scheduler("name")`'
+            " above a function",
             source=source,
         )
     _loaded[source] = text
@@ -168,167 +197,83 @@ def loaded() -> dict[str, str]:
 
 
 def only_here() -> list[str]:
-    """Return the chunk schedulers of no plugin's file, which no other process can have."""
-    return [name for name, one in _registered.items() if one.source not in _loaded]
+    """Return the schedulers of no plugin's file, which no other process can have."""
+    return [one.name for one in _registered.values() if one.source not in _loaded]
 
 
-def registered() -> list[str]:
-    """Return the names of all chunk schedulers that were registered."""
-    return list(_registered)
+def registered(kind: str = "") -> list[str]:
+    """Return the names of the schedulers that were registered.
+
+    Args:
+        kind: Of these alone: `chunk scheduler` or `tensor scheduler`.
+    """
+    return [one.name for one in _registered.values() if kind in ("", one.kind)]
+
+
+def tensor_function(name: str) -> TensorFunction | None:
+    """Return the tensor scheduler that was registered under a name.
+
+    Args:
+        name: What scenarios call it.
+    """
+    found = _registered.get((TensorFunction.kind, name))
+    return found if isinstance(found, TensorFunction) else None
 
 
 def forget(name: str) -> None:
-    """Forget a chunk scheduler that was registered.
+    """Forget the schedulers of a name that were registered.
 
     Args:
-        name: What scenarios call it; nothing happens if there is none of that name.
+        name: What scenarios call them; nothing happens if there is none of that name.
     """
-    _registered.pop(name, None)
+    for key in [key for key, one in _registered.items() if one.name == name]:
+        del _registered[key]
     _core.forget_policy(name)
+    _core.forget_tensor_policy(name)
     _forget_tables()
 
 
-class _Scheduler:
-    """What the core calls: the function, its limits, and how its failures are told."""
-
-    def __init__(
-        self, name: str, function: Callable[..., Any], limit_s: float, source: str, line: int
-    ) -> None:
-        self.name = name
-        self.function = function
-        self.limit_s = limit_s
-        self.source = source
-        self.line = line
-
-    def check_name(self) -> None:
-        """Refuse a name that cannot be written in a scenario, or means another scheduler."""
-        if not _NAME.fullmatch(str(self.name)):
-            hint = "letters, digits, `_` and `-`, a letter first"
-            raise InputError("it is not a name", hint=hint, field="name", value=str(self.name))
-        other = _registered.get(self.name)
-        if other is None and self.name in (row["name"] for row in _table("policies")):
-            why = "allrail has a chunk scheduler of this name"
-        elif other is not None and _two_files(other.source, self.source):
-            why = f"`{other.source}` has a chunk scheduler of this name"
-        else:
-            return
-        raise InputError(why, hint="take another name", field="name", value=self.name)
-
-    def __call__(
-        self, asked: _core.PolicyProblem, stopped: Callable[[], bool]
-    ) -> list[list[tuple[str, int]]]:
-        """Return the stages of every chunk.
-
-        Args:
-            asked: The problem.
-            stopped: Whether nobody wants the answer any more.
-
-        Raises:
-            InputError: The function raised, took too long, or returned no schedule.
-        """
-        while not _one_at_a_time.acquire(timeout=LOOK_S):
-            if stopped():
-                raise self._error("its answer was no longer wanted")
-        try:
-            answer = self._ask(Problem.of(asked), stopped)
-        finally:
-            _one_at_a_time.release()
-        try:
-            asked.check(answer)
-        except ValueError as error:
-            raise self._error(f"it returned no schedule: {error}", hint=_VISIT) from None
-        return answer
-
-    def _ask(self, problem: Problem, stopped: Callable[[], bool]) -> list[list[tuple[str, int]]]:
-        call = Call(self.function, problem)
-        end = time.monotonic() + self.limit_s
-        call.start()
-        try:
-            while call.is_alive():
-                call.join(LOOK_S)
-                if call.is_alive() and stopped():
-                    raise self._error("its answer was no longer wanted")
-                if call.is_alive() and time.monotonic() > end:
-                    raise self._error(
-                        f"it has not answered for {self.limit_s:g} s",
-                        hint=f"it may take longer if you write `@allrail.chunk_scheduler("
-                        f'"{self.name}", time_limit="{10 * self.limit_s:g} s")`',
-                    )
-        finally:
-            if call.is_alive():
-                call.stop()
-        error = call.error
-        if isinstance(error, NoScheduleError):
-            raise self._error(f"it returned no schedule: {error}", hint=_RETURN) from None
-        if error is not None:
-            line = _line(error.__traceback__, self.source)
-            raise self._error(f"it raised {_told(error)}", line=line) from None
-        return call.answer
-
-    def _error(self, why: str, *, hint: str = "", line: int | None = None) -> InputError:
-        return InputError(
-            why,
-            hint=hint,
-            source=self.source,
-            line=line or self.line,
-            field="schedule.policy",
-            value=self.name,
-        )
-
-
-_registered: dict[str, _Scheduler] = {}
+_registered: dict[tuple[str, str], Function] = {}
+"""By kind and name."""
 _loaded: dict[str, str] = {}
-_one_at_a_time = threading.Lock()
-"""Functions share the interpreter: side by side, each would have a part of its time only."""
 
 
-def _told(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {shorten(text)}" if text else type(error).__name__
-
-
-def _line(trace: TracebackType | None, source: str) -> int | None:
-    """Return the innermost line of `source` that an exception passed."""
-    line = None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == source:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+def _check_text(**given: tuple[object, str]) -> None:
+    for field, (value, example) in given.items():
+        check(field, value, kind=KINDS["name"]._replace(example=example))
 
 
 def _limit(text: str) -> float:
+    _check_text(time_limit=(text, '"10 s"'))
+    return seconds(text)
+
+
+def _size(field: str, text: str) -> int:
+    """Return a size in bytes."""
     import json
 
+    _check_text(**{field: (text, '"4 MiB"')})
     try:
-        limit = _core.parse_quantity("time", text) / 1e12
+        size = _core.parse_quantity("size", text)
     except (_core.InputError, UnicodeEncodeError) as error:
-        told = json.loads(error.args[0]) if isinstance(error, _core.InputError) else {}
-        raise InputError(
-            told.get("why", "a time is a number with a unit"),
-            hint=told.get("hint") or 'write it as `time_limit="10 s"`',
-            field="time_limit",
-            value=str(text),
-        ) from None
-    if limit == 0:
-        hint = 'write it as `time_limit="10 s"`'
-        raise InputError("it is zero", hint=hint, field="time_limit", value=text)
-    return limit
+        given = json.loads(error.args[0]) if isinstance(error, _core.InputError) else {}
+        why = given.get("why", "a size is a number with a unit")
+        hint = given.get("hint") or f'write it as `{field}="4 MiB"`'
+        raise InputError(why, hint=hint, field=field, value=text) from None
+    if size == 0:
+        hint = f'write it as `{field}="4 MiB"`'
+        raise InputError("it is zero", hint=hint, field=field, value=text)
+    return size
 
 
-def _version(code: CodeType) -> int:
-    """Return a number that changes with the source: of its file, or of the function alone."""
-    try:
-        text = Path(code.co_filename).read_bytes()
-    except OSError:
-        text = marshal.dumps(code)
-    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
+def _check_name(one: Function, table: str) -> None:
+    other = _registered.get((one.kind, one.name))
+    one.check_name(other, [row["name"] for row in _table(table)])
 
 
-def _two_files(one: str, other: str) -> bool:
-    """Whether both are files, and not the same: a cell of a notebook that is run again is none."""
-    first, second = Path(one), Path(other)
-    return first.exists() and second.exists() and not first.samefile(second)
+def _keep(one: Function) -> None:
+    _registered[one.kind, one.name] = one
+    _forget_tables()
 
 
 def _table(name: str) -> tuple[dict[str, Any], ...]:
@@ -342,3 +287,6 @@ def _forget_tables() -> None:
     fields = sys.modules.get("allrail.scenario.fields")
     if fields is not None:
         fields.table.cache_clear()
+    policies = sys.modules.get("allrail.scenario.policies")
+    if policies is not None:
+        policies._rows.cache_clear()

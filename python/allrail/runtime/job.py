@@ -27,6 +27,7 @@ from allrail.runtime.record import folder as traced
 from allrail.runtime.record import recording
 
 if TYPE_CHECKING:
+    from allrail.plugins.tensors import TensorFunction
     from allrail.scenario.places import Places
 
 JobLike = str | os.PathLike[str] | Mapping[str, Any]
@@ -55,6 +56,7 @@ class Job:
         plans: The plans in the file that it names.
         folder: Where relative paths start.
         places: Where its values were written.
+        ranking: The tensor scheduler in the file that `schedule.tensor.plugin` names.
     """
 
     keys: Mapping[str, Any]
@@ -62,6 +64,7 @@ class Job:
     plans: list[dict[str, Any]]
     folder: Path
     places: Places
+    ranking: TensorFunction | None = None
 
     @property
     def transport(self) -> str:
@@ -455,7 +458,36 @@ def _read(tree: Any, places: Places, folder: Path) -> Job:
         tree = {**tree, "schedule": _schedule(tree["schedule"], places, folder)}
     fabric = _fabric(tree["fabric"], places, folder) if "fabric" in tree else None
     plans = Plan.load(folder / tree["plan"]).plans if "plan" in tree else []
-    return Job(tree, fabric, plans, folder, places)
+    return Job(tree, fabric, plans, folder, places, _ranking(tree, places, folder))
+
+
+def _ranking(tree: Mapping[str, Any], places: Places, folder: Path) -> TensorFunction | None:
+    """Return the tensor scheduler of a file of one's own, if the job has one."""
+    tensor = (tree.get("schedule") or {}).get("tensor") or {}
+    if "plugin" not in tensor:
+        return None
+    from allrail.plugins import load_text, loaded, tensor_function
+    from allrail.scenario.explain import at_place
+    from allrail.scenario.text import read_bytes
+
+    path = folder / tensor["plugin"]
+    text = read_bytes(path)
+    policy = str(tensor.get("policy", ""))
+    found = tensor_function(policy)
+    if found is None or loaded().get(found.source) != text:
+        load_text(str(path), text)
+        found = tensor_function(policy)
+    if found is None or loaded().get(found.source) != text:
+        raise at_place(
+            InputError(
+                f"it registers no tensor scheduler `{policy}`",
+                hint="name it in `schedule.tensor.policy` as `@allrail.tensor_scheduler` does",
+                field="schedule.tensor.plugin",
+                value=str(tensor["plugin"]),
+            ),
+            places,
+        )
+    return found
 
 
 def _schedule(said: Any, places: Places, folder: Path) -> Any:

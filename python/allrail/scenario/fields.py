@@ -51,7 +51,9 @@ _SINGULAR: dict[Table, str] = {
     "compressions": "a compression",
 }
 
-_MORE: dict[Table, str] = {"policies": "`--plugin FILE` adds one of your own"}
+_MORE: dict[Table, str] = dict.fromkeys(
+    ("policies", "tensor_policies"), "`--plugin FILE` adds one of your own"
+)
 """How there come to be other names."""
 
 
@@ -82,6 +84,15 @@ def names(of: Table) -> list[str]:
         of: Which table.
     """
     return [row["name"] for row in table(of)]
+
+
+def more_of(of: Table | None) -> str:
+    """Return how there come to be other names than those of a table; empty if they do not.
+
+    Args:
+        of: Which table.
+    """
+    return _MORE.get(of, "") if of else ""
 
 
 def today(of: Table, value: Any) -> Any:
@@ -233,7 +244,7 @@ class OneOf(_Field):
     def __init__(self, *fixed: str, table: Table | None = None, what: str = "") -> None:
         self.table: Table | None = table
         self.what = _SINGULAR[table] if table else what
-        self.more = _MORE.get(table, "") if table else ""
+        self.more = more_of(table)
         self.known: Callable[[], list[str]] = (
             (lambda: names(table)) if table else (lambda: list(fixed))
         )

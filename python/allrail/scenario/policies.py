@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from allrail.errors import did_you_mean, show
-from allrail.scenario.fields import Table, _Field, names, refuse, table, today
+from allrail.scenario.fields import Table, _Field, more_of, names, refuse, table, today
 from allrail.scenario.places import Places
 
 _QUANTITIES = ("Bandwidth", "Bytes", "Time")
@@ -37,10 +37,9 @@ class Policy(_Field):
         if policy is None:
             refuse("it has no `policy`", hint="the policies are " + ", ".join(known))
         if not isinstance(policy, str) or policy not in known:
-            refuse(
-                "there is no such policy",
-                hint=did_you_mean(show(policy), known, others="the policies are"),
-            )
+            hint = did_you_mean(show(policy), known, others="the policies are")
+            more = more_of(self.of)
+            refuse("there is no such policy", hint=f"{hint}; {more}" if more else hint)
         schema = next(row["schema"] for row in _rows(self.of) if row["name"] == policy)
         keys = {key: one for key, one in tree.items() if key != "policy"}
         check_mapping(keys, schema, path=tuple(self.key.split(".")), places=Places())

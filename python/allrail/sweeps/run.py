@@ -132,9 +132,14 @@ def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None
 
 
 def _policies(study: Study) -> set[str]:
-    """The chunk schedulers that points of a study name."""
-    named = [value.sets.get("schedule.policy") for axis in study.axes for value in axis.values]
-    return {study.base.schedule.policy, *(name for name in named if isinstance(name, str))}
+    """The chunk and tensor schedulers that points of a study name."""
+    keys = ("schedule.policy", "schedule.tensor", "schedule.tensor.policy")
+    values = (value for axis in study.axes for value in axis.values)
+    named = [value.sets.get(key) for value in values for key in keys]
+    base = study.base.schedule
+    named += [base.policy, base.tensor]
+    found = (one.get("policy") if isinstance(one, Mapping) else one for one in named)
+    return {name for name in found if isinstance(name, str)}
 
 
 def _here(base: Scenario, tasks: Tasks) -> Iterator[tuple[str, ...]]:

@@ -178,7 +178,7 @@ def schedule(
             hint="leave `tune` out, or name a transport: `auto`, `native` or `c10d`",
         )
     trace = folder()
-    grouping = Grouping()
+    grouping, places_by = Grouping(), None
     compare_every = COMPARED_EVERY
     if isinstance(transport, str):
         more: dict[str, Any] = {"transport of `schedule`": transport}
@@ -210,7 +210,7 @@ def schedule(
             chosen = plain(store, agreement)
         else:
             carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
-            grouping = carrier.grouping
+            grouping, places_by = carrier.grouping, carrier.places_by
             ways = ways_of(exchange, native=carrier.native)
             if exchange != AUTO:
                 check_exchange(found, ways[0])
@@ -262,6 +262,7 @@ def schedule(
             broadcast_buffers=broadcast_buffers,
             sparse=sparse,
             grouping=replace(grouping, pack=0) if disabled or smaller is not None else grouping,
+            places_by=places_by,
             undo=undo,
             trace=trace,
             compare_every=0 if disabled else compare_every,

@@ -26,6 +26,7 @@ from allrail.torch.gradients import Grouping
 from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
+from allrail.torch.ranked import PlacesBy
 from allrail.torch.staging import Cuda, Staged
 from allrail.torch.switch import Way
 from allrail.torch.transport import Transport
@@ -65,6 +66,7 @@ class Carrier:
             # Another's transport carries gradients; what ranks agree on goes where they have met.
             job = job.reached_by(reach())
         self._store, self._mesh = store, mesh
+        self._ranking = job.ranking
         self._staged = any(each.device.type == "cuda" for each in parameters.values())
         if mesh is not None:
             job = job.over(shape_of(mesh))
@@ -96,6 +98,14 @@ class Carrier:
             groups=coordination.get("groups") or 0,
             whole="partition" not in keys_of("tensor_policies", self._settings["tensor"]),
         )
+
+    @property
+    def places_by(self) -> PlacesBy | None:
+        """What ranks parameters, where the job file names a tensor scheduler of one's own."""
+        size = self._settings.get("partition")
+        if self._ranking is None or size is None:
+            return None
+        return PlacesBy(self._ranking, _core.parse_quantity("size", size))
 
     def plan_with(self, gbps: Sequence[float]) -> None:
         """Have transports that are made from now on plan with other bandwidths.

@@ -37,6 +37,7 @@ from allrail.torch.observed import ADVISED_AFTER, Observed
 from allrail.torch.optimizer import Stepper, clear, in_transform
 from allrail.torch.packs import Pack, broadcast
 from allrail.torch.parameter import Pending, Slot, unwatch, watch
+from allrail.torch.ranked import PlacesBy
 from allrail.torch.replan import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
@@ -60,6 +61,7 @@ class Scheduled:
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
         grouping: What gradients are sent as.
+        places_by: Ranks parameters otherwise than by their turns in the forward pass, if anything.
         undo: Whether a step that not all parameters can make is taken back.
         trace: The folder that what was seen is written to at the end, if any.
         compare_every: After how many steps ranks compare their parameters; 0 for never.
@@ -81,6 +83,7 @@ class Scheduled:
         undo: bool,
         trace: Path | None,
         compare_every: int = 0,
+        places_by: PlacesBy | None = None,
         auto: Switch | None = None,
     ) -> None:
         cross_barrier = cross_barrier and not is_scripted(model)
@@ -102,6 +105,7 @@ class Scheduled:
         self._crosses = cross_barrier
         self._undoes = undo
         self._broadcasts = broadcast_buffers
+        self._places_by = places_by
         self._pack = grouping.pack
         # Who has asked for trials, or for the plain way, needs no advice.
         self._advises = auto is None and cross_barrier
@@ -133,7 +137,7 @@ class Scheduled:
             list(self._slots.values()),
             self._transport,
             self.barriers,
-            places=lambda: places(self._waits, len(self._slots)),
+            places=self._places,
             agree=self._agree,
             still_held=self._claim.check_held,
             wait_at_end=not cross_barrier,
@@ -438,6 +442,13 @@ class Scheduled:
         except TrainingError as error:
             raise self.passes.explain(error, self.passes.made + 1) from None
         return agreed
+
+    def _places(self) -> list[int]:
+        """Of each parameter, its turn in the forward pass, or its place in the job's order."""
+        found = places(self._waits, len(self._slots))
+        if self._places_by is None:
+            return found
+        return self._places_by(list(self._slots.values()), found)
 
     def _round_over(self) -> None:
         if self._guards and self.exchange.rounds == 1:

@@ -7,7 +7,9 @@ use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::Order;
 use allrail_schedule::coordinate::{self, CoordinationPolicy};
-use allrail_schedule::tensor::{Exchange, MAX_PARTITIONS, TensorParameters, TensorPolicy, Tuning};
+use allrail_schedule::tensor::{
+    self, Exchange, MAX_PARTITIONS, TensorParameters, TensorPolicy, Tuning,
+};
 
 use super::tensors::Tensors;
 use crate::Broken;
@@ -128,7 +130,8 @@ impl Settings {
         if self.ask_after == Time::ZERO {
             return Err(wrong("ask_after", &"0 s", "ranks would ask without a pause", "1 s"));
         }
-        let policy = self.tensor.policy()?;
+        self.tensor.policy()?;
+        let policy = tensor::named(&self.tensor.policy)?;
         if self.tensor.exchange != Exchange::AllReduce {
             let why = "an engine runs collectives, and asks no servers";
             return Err(wrong("tensor.exchange", &"parameter_server", why, "`all_reduce`"));

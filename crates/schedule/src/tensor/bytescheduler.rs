@@ -16,7 +16,7 @@ use super::{CommTask, Exchange, Tensor, TensorParameters, TensorPolicy, TensorSc
 use crate::error::ScheduleError;
 
 /// A million parameters of four bytes, about.
-const PARTITION: Bytes = Bytes::new(4 << 20);
+pub(super) const PARTITION: Bytes = Bytes::new(4 << 20);
 
 pub(super) struct ByteScheduler;
 
@@ -62,6 +62,6 @@ impl TensorPolicy for ByteScheduler {
         let partition = parameters.partition.unwrap_or(PARTITION);
         let tasks = CommTask::all(tensors, partition)?;
         let credit = parameters.credit_or_default();
-        Ok(Box::new(Window::new(tasks, exchange, partition, credit)))
+        Ok(Box::new(Window::new(tasks, exchange, credit)))
     }
 }

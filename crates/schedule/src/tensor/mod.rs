@@ -39,8 +39,12 @@ mod flying;
 mod fusion;
 mod parameters;
 mod pieces;
+mod planned;
+mod plugins;
 mod priority;
+mod step;
 mod task;
+mod tictac;
 mod whole;
 mod window;
 
@@ -50,7 +54,10 @@ use serde::{Deserialize, Serialize};
 
 pub use parameters::{LocalSum, PartitionPlacement, Servers, TensorParameters};
 pub use pieces::Pieces;
-pub use task::{CommTask, MAX_PARTITIONS};
+pub use planned::{Choice, Chooser, Offer, Planned};
+pub use plugins::TensorPlugins;
+pub use step::{Computing, Outlook, StepFacts, TensorFacts};
+pub use task::{CommTask, Cut, MAX_PARTITIONS};
 
 use crate::error::ScheduleError;
 
@@ -74,6 +81,17 @@ pub enum Exchange {
     AllReduce,
     /// Pushed to servers, summed and updated there, pulled from them.
     ParameterServer,
+}
+
+impl Exchange {
+    /// The legs of every partition, in order.
+    #[must_use]
+    pub fn legs(self) -> &'static [Leg] {
+        match self {
+            Self::AllReduce => &[Leg::Whole],
+            Self::ParameterServer => &[Leg::Push, Leg::Pull],
+        }
+    }
 }
 
 /// A started operation. Numbers are not used again.
@@ -187,15 +205,18 @@ pub trait TensorScheduler: Send {
     fn retune(&mut self, tuning: Tuning) {
         let _ = tuning;
     }
+
+    /// Nothing will happen any more, though not all is done: a chooser that is asked tells why.
+    fn stalled(&mut self) {}
 }
 
 /// A policy: makes schedulers.
-pub trait TensorPolicy: Sync {
+pub trait TensorPolicy: Send + Sync {
     /// The tag in scenario files.
-    fn tag(&self) -> &'static str;
+    fn tag(&self) -> &str;
 
     /// One line for the docs.
-    fn about(&self) -> &'static str;
+    fn about(&self) -> &str;
 
     /// Raised whenever the same events may give other actions.
     fn version(&self) -> u32;
@@ -240,6 +261,27 @@ pub trait TensorPolicy: Sync {
         exchange: Exchange,
         tensors: &[Tensor],
     ) -> Result<Box<dyn TensorScheduler>, ScheduleError>;
+
+    /// What [`TensorPolicy::in_step`] looks at; nothing if it has no answer.
+    fn outlook(&self) -> Outlook {
+        Outlook::Nothing
+    }
+
+    /// How it ranks and cuts these tensors once it knows their step; none where
+    /// [`TensorPolicy::scheduler`] says it. Its caller has checked the parameters.
+    ///
+    /// # Errors
+    /// As [`TensorPolicy::scheduler`].
+    fn in_step(
+        &self,
+        parameters: &TensorParameters,
+        exchange: Exchange,
+        tensors: &[Tensor],
+        facts: &StepFacts,
+    ) -> Result<Option<Planned>, ScheduleError> {
+        let _ = (parameters, exchange, tensors, facts);
+        Ok(None)
+    }
 }
 
 impl std::fmt::Debug for dyn TensorPolicy {
@@ -249,21 +291,21 @@ impl std::fmt::Debug for dyn TensorPolicy {
 }
 
 /// Every tensor scheduler, in the order of the docs.
-pub static ALL: &[&dyn TensorPolicy] =
-    &[&fifo::Fifo, &ddp::Ddp, &fusion::Fusion, &priority::Priority, &bytescheduler::ByteScheduler];
+pub static ALL: &[&dyn TensorPolicy] = &[
+    &fifo::Fifo,
+    &ddp::Ddp,
+    &fusion::Fusion,
+    &priority::Priority,
+    &tictac::TIC,
+    &tictac::TAC,
+    &bytescheduler::ByteScheduler,
+];
 
-/// The tensor scheduler with this tag.
+/// The tensor scheduler with this tag, of this crate's own.
 ///
 /// # Errors
 /// [`ScheduleError::Field`] with the known names.
 pub fn named(name: &str) -> Result<&'static dyn TensorPolicy, ScheduleError> {
-    ALL.iter().copied().find(|policy| policy.tag() == name).ok_or_else(|| {
-        let known: Vec<String> = ALL.iter().map(|policy| format!("`{}`", policy.tag())).collect();
-        ScheduleError::Field {
-            field: "schedule.tensor.policy".to_owned(),
-            value: name.to_owned(),
-            why: "it is not a tensor scheduler".to_owned(),
-            hint: format!("use one of {}", known.join(", ")),
-        }
-    })
+    let all = || ALL.iter().copied();
+    all().find(|policy| policy.tag() == name).ok_or_else(|| plugins::unknown(name, all()))
 }

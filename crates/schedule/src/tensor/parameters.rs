@@ -4,7 +4,7 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Exchange, Tensor, TensorPolicy, TensorScheduler, named};
+use super::{Exchange, Tensor, TensorPlugins, TensorPolicy, TensorScheduler};
 use crate::error::ScheduleError;
 
 const MIB: u64 = 1 << 20;
@@ -16,12 +16,12 @@ const MIB: u64 = 1 << 20;
 pub struct TensorParameters {
     /// Which tensor scheduler.
     pub policy: String,
-    /// `priority`, `bytescheduler`: no piece of a tensor is larger. 4 MiB (a million parameters of
+    /// `priority`, `bytescheduler`, `tic`, `tac`: no piece of a tensor is larger. 4 MiB (a million parameters of
     /// four bytes, ByteScheduler's default before tuning); `priority`: 200 KB (P3's 50,000
     /// parameters).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Bytes>,
-    /// `bytescheduler`: how much may be in flight; with servers, of each worker's pushes and pulls each.
+    /// `bytescheduler`, `tic`, `tac`: how much may be in flight; with servers, of each worker's pushes and pulls each.
     /// 16 MiB. A single partition may exceed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit: Option<Bytes>,
@@ -58,6 +58,9 @@ pub struct TensorParameters {
     /// With `exchange: parameter_server`: the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// Tensor schedulers that `policy` may name beside the crate's own.
+    #[serde(skip)]
+    pub plugins: TensorPlugins,
 }
 
 /// The parameter servers.
@@ -189,6 +192,7 @@ impl Default for TensorParameters {
             partition_overhead: Time::ZERO,
             exchange: Exchange::AllReduce,
             servers: None,
+            plugins: TensorPlugins::default(),
         }
     }
 }
@@ -207,8 +211,8 @@ impl TensorParameters {
     ///
     /// # Errors
     /// An unknown policy, a key that it does not read, a value out of range.
-    pub fn policy(&self) -> Result<&'static dyn TensorPolicy, ScheduleError> {
-        let policy = named(&self.policy)?;
+    pub fn policy(&self) -> Result<&dyn TensorPolicy, ScheduleError> {
+        let policy = self.plugins.named(&self.policy)?;
         self.check_keys(policy)?;
         self.check_values()?;
         Ok(policy)
@@ -331,7 +335,9 @@ impl TensorParameters {
         self.cycle.unwrap_or(Time::from_us(1_000))
     }
 
-    pub(super) fn credit_or_default(&self) -> Bytes {
+    /// The credit, or what it is where none is given.
+    #[must_use]
+    pub fn credit_or_default(&self) -> Bytes {
         self.credit.unwrap_or(Bytes::new(16 * MIB))
     }
 }

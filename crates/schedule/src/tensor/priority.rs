@@ -59,6 +59,6 @@ impl TensorPolicy for Priority {
     ) -> Result<Box<dyn TensorScheduler>, ScheduleError> {
         let partition = parameters.partition.unwrap_or(PARTITION);
         let tasks = CommTask::all(tensors, partition)?;
-        Ok(Box::new(Window::new(tasks, exchange, partition, ONE_AT_A_TIME)))
+        Ok(Box::new(Window::new(tasks, exchange, ONE_AT_A_TIME)))
     }
 }

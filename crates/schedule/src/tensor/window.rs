@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use allrail_core::{Bytes, Time};
 
 use super::flying::Flying;
-use super::{Action, CommTask, Event, Exchange, Leg, Piece, TensorScheduler, Tuning};
+use super::{Action, CommTask, Cut, Event, Exchange, Leg, Piece, TensorScheduler, Tuning};
 
 /// Partitions of one leg: those that wait and the bytes that fly.
 struct Lane {
@@ -42,7 +42,6 @@ impl Lane {
 /// A scheduler of partitions.
 pub(super) struct Window {
     tasks: Vec<CommTask>,
-    partition: Bytes,
     /// The first leg, and the pulls where there are servers.
     lanes: Vec<Lane>,
     /// The lane, what flies, and whether it counts against the credit.
@@ -51,18 +50,9 @@ pub(super) struct Window {
 
 impl Window {
     /// Of these tasks. A credit of one byte lets one partition fly at a time.
-    pub(super) fn new(
-        tasks: Vec<CommTask>,
-        exchange: Exchange,
-        partition: Bytes,
-        credit: Bytes,
-    ) -> Self {
-        let legs: &[Leg] = match exchange {
-            Exchange::AllReduce => &[Leg::Whole],
-            Exchange::ParameterServer => &[Leg::Push, Leg::Pull],
-        };
-        let lanes = legs.iter().map(|leg| Lane::new(*leg, credit)).collect();
-        Self { tasks, partition, lanes, flying: Flying::new() }
+    pub(super) fn new(tasks: Vec<CommTask>, exchange: Exchange, credit: Bytes) -> Self {
+        let lanes = exchange.legs().iter().map(|leg| Lane::new(*leg, credit)).collect();
+        Self { tasks, lanes, flying: Flying::new() }
     }
 
     fn ready(&mut self, tensor: u32, actions: &mut Vec<Action>) {
@@ -71,7 +61,7 @@ impl Window {
             actions.push(Action::Done { tensor });
         }
         let place = task.place();
-        let pieces = task.partition(self.partition).map(|piece| Reverse((place, piece)));
+        let pieces = task.partitions().map(|piece| Reverse((place, piece)));
         self.lanes[0].waiting.extend(pieces);
     }
 
@@ -121,7 +111,9 @@ impl TensorScheduler for Window {
     }
 
     fn retune(&mut self, tuning: Tuning) {
-        self.partition = tuning.partition.unwrap_or(self.partition);
+        if let Some(size) = tuning.partition {
+            self.tasks.iter_mut().for_each(|task| task.recut(Cut::Size(size)));
+        }
         for lane in &mut self.lanes {
             lane.credit = tuning.credit.map_or(lane.credit, Bytes::count);
         }

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::Bytes;
-use allrail_schedule::tensor::{Piece, Tensor};
+use allrail_schedule::tensor::{Cut, Piece, Tensor};
 
 /// A worker that exchanges with parameter servers.
 #[derive(Clone, Copy)]
@@ -22,8 +21,8 @@ pub(super) struct Worker {
 pub(super) struct Apart {
     /// Of each tensor: the number of its first partition, in the order of the forward pass.
     first: Vec<u32>,
-    /// How large partitions are; none of whole tensors.
-    partition: Option<Bytes>,
+    /// Of each tensor how it is cut; none of whole tensors.
+    cuts: Vec<Option<Cut>>,
     /// How many workers there are.
     pub(super) workers: u32,
     /// The workers that a player's ranks are on.
@@ -37,7 +36,7 @@ impl Apart {
     pub(super) fn new(
         list: &[Tensor],
         workers: &[Vec<u32>],
-        partition: Option<Bytes>,
+        cuts: Vec<Option<Cut>>,
         next: &mut u32,
     ) -> Self {
         let mut order: Vec<usize> = (0..list.len()).collect();
@@ -45,8 +44,7 @@ impl Apart {
         let mut first = vec![0; list.len()];
         for index in order {
             first[index] = *next;
-            let bytes = list[index].bytes.count();
-            let count = partition.map_or(1, |size| bytes.div_ceil(size.count()).max(1));
+            let count = cuts[index].as_ref().map_or(1, |cut| cut.count(list[index].bytes).max(1));
             *next += u32::try_from(count).expect("few partitions");
         }
         let mut workers_of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -56,13 +54,14 @@ impl Apart {
             }
         }
         let workers = u32::try_from(workers.len()).expect("few workers");
-        Self { first, partition, workers, workers_of, pulled: BTreeMap::new() }
+        Self { first, cuts, workers, workers_of, pulled: BTreeMap::new() }
     }
 
     /// The number of a partition among all of the process group.
     pub(super) fn number(&self, piece: &Piece) -> u32 {
-        let within = self.partition.map_or(0, |size| piece.offset.count() / size.count());
-        self.first[piece.tensor as usize] + u32::try_from(within).expect("few partitions")
+        let tensor = piece.tensor as usize;
+        let within = self.cuts[tensor].as_ref().map_or(0, |cut| cut.index(piece.offset));
+        self.first[tensor] + u32::try_from(within).expect("few partitions")
     }
 
     /// One of a player's machines has pulled a tensor: whether all of them have.

@@ -13,18 +13,22 @@ use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
+use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{
-    Action, Event, Exchange, OperationId, Piece, Tensor, TensorParameters, TensorScheduler,
+    Action, CommTask, Cut, Event, Exchange, OperationId, Piece, Tensor, TensorParameters,
+    TensorScheduler,
 };
-use allrail_workload::{NodeId, StepGraph, Work};
+use allrail_workload::{NodeId, StepGraph};
 use serde_json::Value;
 
 use crate::SimulateError;
 use crate::coordination::{Agreement, Coordination, Counts};
+use crate::scenario::field;
 use crate::training::apart::{Apart, Worker};
 use crate::training::communicator::servers::workers;
 use crate::training::communicator::{Ask, Portion};
 use crate::training::driver::record::Ran;
+use crate::training::lists::{Kind, Lists, known};
 use crate::training::players::{Players, ProcessGroup};
 
 /// An operation of one of the schedulers.
@@ -121,8 +125,19 @@ fn agreement(
     coordination.agreement(&weights, &bytes, tensors.len(), drawn.seed).map(Some)
 }
 
-/// What a collective does, and whether it waits for another one of the same gradient.
-type Kind = (Operation, bool);
+/// Refuses a policy that cuts a tensor for one worker otherwise than for another.
+fn same_cuts(
+    tasks: &[CommTask],
+    cuts: &[Option<Cut>],
+    names: &[String],
+    policy: &str,
+) -> Result<(), SimulateError> {
+    let differs = tasks.iter().zip(cuts).position(|(task, cut)| Some(task.cut()) != cut.as_ref());
+    let Some(tensor) = differs else { return Ok(()) };
+    let why = format!("it cuts `{}` otherwise for another worker", names[tensor]);
+    let hint = "the same tasks must be cut alike: draw with a fixed seed, read no clock";
+    Err(field("schedule.tensor.policy".to_owned(), policy, &why, hint))
+}
 
 /// The schedulers of a step.
 pub struct Tensors {
@@ -156,6 +171,7 @@ impl Tensors {
     pub fn new(
         graph: &StepGraph,
         players: &Players,
+        fabric: &Fabric,
         parameters: &TensorParameters,
         coordination: Option<&Value>,
         drawn: Drawn,
@@ -175,31 +191,11 @@ impl Tensors {
             started: 0,
             parts: BTreeMap::new(),
         };
-        // Of every group and kind, the first actor's gradients; other actors' meet these in order.
-        let mut lists: BTreeMap<(u32, Kind), Vec<(Tensor, String)>> = BTreeMap::new();
-        let mut counts: BTreeMap<(u32, u32, Kind), u32> = BTreeMap::new();
-        for id in graph.ids() {
-            let node = graph.node(id);
-            let (Some(place), Work::Collective { operation, bytes, group, .. }) =
-                (node.tensor, node.work)
-            else {
-                continue;
-            };
-            if bytes == Bytes::default() {
-                continue;
-            }
-            let kind = (operation, graph.is_second(id));
-            let count = counts.entry((group.0, node.actor.0, kind)).or_default();
-            tensors.tensor_of.insert(id, (kind, *count));
-            *count += 1;
-            if graph.groups()[group.index()].actors[0] == node.actor {
-                let tensor = Tensor { bytes, place, group: None };
-                let list = lists.entry((group.0, kind)).or_default();
-                list.push((tensor, graph.name(id).to_owned()));
-            }
-        }
-        let servers = parameters.exchange == Exchange::ParameterServer;
-        let partition = parameters.policy()?.partition(parameters);
+        let Lists { lists, tensor_of } = Lists::new(graph);
+        tensors.tensor_of = tensor_of;
+        let exchange = parameters.exchange;
+        let servers = exchange == Exchange::ParameterServer;
+        let policy = parameters.policy()?;
         for (index, process_group) in (0u32..).zip(&players.process_groups) {
             let mut partitions = 0;
             for ((group, kind), list) in &lists {
@@ -207,7 +203,22 @@ impl Tensors {
                     continue;
                 }
                 let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
-                let (list, names): (Vec<Tensor>, Vec<String>) = list.iter().cloned().unzip();
+                let (list, nodes): (Vec<Tensor>, Vec<NodeId>) = list.iter().copied().unzip();
+                let names: Vec<String> =
+                    nodes.iter().map(|id| graph.name(*id).to_owned()).collect();
+                let known = known(graph, fabric, parameters, &nodes)?;
+                // A scheduler that chooses as it goes has a state of its own, so each is made anew.
+                let planned = || match &known {
+                    Some(facts) => policy.in_step(parameters, exchange, &list, facts),
+                    None => Ok(None),
+                };
+                let mut next = planned()?;
+                let cuts: Vec<Option<Cut>> = match &next {
+                    Some(planned) => {
+                        planned.tasks.iter().map(CommTask::cut).cloned().map(Some).collect()
+                    }
+                    None => vec![policy.partition(parameters).map(Cut::Size); list.len()],
+                };
                 tensors.of.insert((index, *kind), scheduler);
                 let mut agreed = match coordination {
                     Some(tree) => agreement(tree, players, process_group, &list, &names, drawn)?,
@@ -223,12 +234,24 @@ impl Tensors {
                 };
                 let apart = tensors.apart.len();
                 if servers {
-                    tensors.apart.push(Apart::new(&list, &workers, partition, &mut partitions));
+                    let cuts = cuts.clone();
+                    tensors.apart.push(Apart::new(&list, &workers, cuts, &mut partitions));
                 }
                 for turn in 0..=drawn.lag {
                     for (number, on_it) in (0u32..).zip(&workers) {
+                        let made = match next.take() {
+                            Some(first) => Some(first),
+                            None => planned()?,
+                        };
+                        let scheduler = match made {
+                            None => parameters.scheduler(&list)?,
+                            Some(made) => {
+                                same_cuts(&made.tasks, &cuts, &names, &parameters.policy)?;
+                                made.scheduler(exchange)
+                            }
+                        };
                         tensors.schedulers.push(Scheduled {
-                            scheduler: parameters.scheduler(&list)?,
+                            scheduler,
                             process_group: index,
                             operation: kind.0,
                             came: vec![Vec::new(); list.len()],
@@ -493,6 +516,11 @@ impl Tensors {
                 Action::SetTimer { id, at } => wanted.timers.push((index, id, at)),
             }
         }
+    }
+
+    /// Nothing will happen any more: schedulers that choose as they go tell why.
+    pub fn stalled(&mut self) {
+        self.schedulers.iter_mut().for_each(|scheduled| scheduled.scheduler.stalled());
     }
 
     /// Which gradients wait, for the report of a stall.

@@ -5,7 +5,7 @@
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `apart`: those of
-//!    workers that exchange with parameter servers.
+//!    workers that exchange with parameter servers; `facts`: what the graph says of gradients.
 //! 5. [`communicator`]: what carries collectives and messages, in every world.
 //! 6. [`outcome`]: what came out: figures, critical path, links, what-ifs.
 //!
@@ -15,16 +15,20 @@ mod apart;
 pub mod bound;
 pub mod communicator;
 pub mod driver;
+mod facts;
 pub mod gradients;
+mod lists;
 pub mod outcome;
 pub(crate) mod packet_size;
 pub mod part;
 pub mod players;
+mod ranking;
 pub mod run;
 pub mod scenario;
 
 pub use bound::{Bound, BoundResult, bound};
 pub use communicator::ranks::algorithms::{Algorithms, AllToAll};
 pub use outcome::result::{SpanResult, TrainingResult};
+pub use ranking::{RankedTask, Ranking, ranking};
 pub use run::{Job, run, simulate};
 pub use scenario::{TrainingScenario, WhatIf};

@@ -441,7 +441,8 @@ fn drive(
     };
     let drawn = Drawn { lag: scenario.workload.lag, seed: scenario.seed };
     let coordination = scenario.schedule.coordination.as_ref();
-    let tensors = Tensors::new(job.graph, players, &parameters, coordination, drawn)?;
+    let fabric = &scenario.fabric;
+    let tensors = Tensors::new(job.graph, players, fabric, &parameters, coordination, drawn)?;
     Driver::new(job.graph, players, communicator, tensors, &settings)?.run(observer)
 }
 

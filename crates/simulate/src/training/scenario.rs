@@ -3,7 +3,7 @@
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::Request;
-use allrail_schedule::tensor::TensorParameters;
+use allrail_schedule::tensor::{TensorParameters, TensorPlugins};
 use allrail_workload::device::DeviceChoice;
 use allrail_workload::spec::{Model, Updates, Workload};
 use allrail_workload::steps::Steps;
@@ -125,6 +125,14 @@ impl TrainingScenario {
     /// # Errors
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
+        Self::with_plugins(text, &TensorPlugins::default())
+    }
+
+    /// From JSON that may name tensor schedulers beside the core's own.
+    ///
+    /// # Errors
+    /// As [`TrainingScenario::from_json`].
+    pub fn with_plugins(text: &str, plugins: &TensorPlugins) -> Result<Self, SimulateError> {
         let (mut tree, topology) = read_tree(text)?;
         let planned = |topology: &Topology| match tree.pointer("/workload/model/steps") {
             None => topology.fabric(),
@@ -149,6 +157,9 @@ impl TrainingScenario {
             well_formed::<Option<DeviceChoice>>(&tree, "/workload/compute/device", hint)?;
             Err(malformed(error))
         })?;
+        if let Some(tensor) = &mut scenario.schedule.tensor {
+            tensor.plugins = plugins.clone();
+        }
         scenario.topology = topology;
         scenario.fabric = fabric.unwrap_or(scenario.fabric);
         if scenario.topology.is_none() && scenario.world.has_every_link() {

@@ -223,6 +223,7 @@ impl<'a> Driver<'a> {
             }
         }
         if self.out.ends.len() < self.settings.iterations as usize {
+            self.tensors.stalled();
             return Err(SimulateError::Stalled {
                 time_us: now.as_us(),
                 waits: self.waits(),
