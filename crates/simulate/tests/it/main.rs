@@ -28,4 +28,5 @@ mod training_network;
 mod training_part;
 mod training_servers;
 mod training_slow_links;
+mod training_tensor_order;
 mod training_updates;
