@@ -79,6 +79,7 @@ def fabrics_page() -> str:
     """Return the presets, with the source of every number."""
     from allrail.graphs import count
     from allrail.scenario import GraphFabric, load_any_fabric, preset_names
+    from allrail.scenario.fields import table
 
     lines = [
         "# Fabric presets",
@@ -114,6 +115,15 @@ def fabrics_page() -> str:
         ]
         lines += ["", "Sources:", ""]
         lines += [f"- `{key}`: {source}" for key, source in fabric.sources.items()]
+    lines += [
+        *("", "## Packets", ""),
+        "`packet` of a dimension takes their names. `payload` and `header` beside it are others.",
+        *("", "| packet | payload (B) | header (B) | goodput (%) | |", "|---|---|---|---|---|"),
+    ]
+    for row in table("packets"):
+        share = 100 * row["payload"] / (row["payload"] + row["header"])
+        cells = (f"`{row['name']}`", row["payload"], row["header"], f"{share:.2f}", row["about"])
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -29,6 +29,7 @@ PARTS = {
     "Jitter": "Jitter",
     "SlowLinks": "SlowLinks",
     "CompressionSpec": "Compression",
+    "Target": "Target",
     "Workload": "Workload",
     "Algorithms": "Algorithms",
     "MessageSettings": "Messages",
@@ -54,6 +55,9 @@ OTHERWISE = {
     ("Compute", "device"): "str | dict[str, Any], Device()",
     ("Compute", "peak"): "str, Rate()",
     ("Workload", "model"): "dict[str, Any], Model()",
+    ("Target", "samples"): "int, Amount()",
+    ("Target", "tokens"): "int, Amount()",
+    ("Target", "steps"): "int, Amount()",
     ("Algorithms", "all_reduce"): "str, OneOf(table='grid_algorithms')",
     ("Algorithms", "groups"): "dict[str, str], ByGroup(pairs=False)",
     ("Algorithms", "shapes"): "dict[str, Any], ByGroup(pairs=True)",
@@ -83,6 +87,7 @@ from allrail.scenario.algorithms import (
     PerDimension,
 )
 from allrail.scenario.fields import (
+    Amount,
     Count,
     CountOrWord,
     Flag,

@@ -97,7 +97,8 @@ class DimensionResult(_Record):
         name: `dim1` is the innermost.
         kind: How its NPUs are joined.
         size: How many NPUs it joins.
-        bandwidth_gbps: Of one NPU over all its links here, Gb/s.
+        bandwidth_gbps: Of one NPU over all its links here, without packets' headers, Gb/s.
+        line_rate_gbps: The same with the headers; None where the fabric has none.
         algorithm: Which one ran.
         bytes_per_npu: Sent by one NPU here.
         header_bytes_per_npu: Of their packets' headers; the bandwidth is without.
@@ -114,6 +115,7 @@ class DimensionResult(_Record):
     utilisation: float | None
     busy_fraction: float
     header_bytes_per_npu: float = 0.0
+    line_rate_gbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

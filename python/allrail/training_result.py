@@ -260,6 +260,74 @@ class Throughput(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeToTrain(_Record):
+    """What all of the training takes: steps times a steady step, and nothing between steps.
+
+    Attributes:
+        steps: How many.
+        samples: That they go through, the last step whole; None where a step's are not known.
+        tokens: The same; None where samples have no tokens.
+        time_s: All steps, s.
+        npu_hours: NPUs of the job times hours.
+        cost: In the currency of `workload.target.price_per_npu_hour`; None without.
+        energy_kwh: kWh, by `workload.target.watts_per_npu`; None without.
+    """
+
+    steps: int
+    samples: int | None = None
+    tokens: int | None = None
+    time_s: float
+    npu_hours: float
+    cost: float | None = None
+    energy_kwh: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimes(_Record):
+    """What of a step belongs to a pass, µs: means over all ranks; the parts add up to the time.
+
+    Attributes:
+        time_us: All of it.
+        compute_us: Computing.
+        exposed_us: Waiting for communication that is of the pass.
+        waiting_us: Waiting for others, who do something of the pass.
+    """
+
+    time_us: float = 0.0
+    compute_us: float = 0.0
+    exposed_us: float = 0.0
+    waiting_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes(_Parts):
+    """A step by pass; a mapping, too. The times of all four add up to the step.
+
+    Attributes:
+        forward: The forward pass.
+        backward: The backward pass: what it computes again, and the exchange of gradients.
+        update: The optimizer's step, and the gathering of updated parameters.
+        other: Of a trace that does not say, and waiting that nothing explains.
+    """
+
+    forward: PassTimes = PassTimes()
+    backward: PassTimes = PassTimes()
+    update: PassTimes = PassTimes()
+    other: PassTimes = PassTimes()
+
+    PARTS: ClassVar[tuple[str, ...]] = ("forward", "backward", "update", "other")
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the core's JSON object.
+
+        Args:
+            tree: Its keys and values.
+        """
+        return cls(**{name: PassTimes.from_dict(tree[name]) for name in cls.PARTS if name in tree})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinators(_Record):
     """What coordinators did.
 
@@ -320,6 +388,8 @@ class TrainingResult(_Whole):
         coordinators: What they did; None without any.
         iterations: How many were simulated.
         throughput: What a step does a second; None where the workload does not say how much it is.
+        time_to_train: What all of the training takes; None without `workload.target`.
+        passes: The step by pass: forward, backward, update.
         what_if: An assumption that is not so, as the core writes it.
         notes: What was left out, assumed or scaled.
         timeline: What every actor does when, if asked for.
@@ -358,6 +428,8 @@ class TrainingResult(_Whole):
     coordinators: Coordinators | None = None
     iterations: int
     throughput: Throughput | None = None
+    time_to_train: TimeToTrain | None = None
+    passes: Passes = Passes()
     error_low_us: float | None = None
     error_high_us: float | None = None
     known_error: Mapping[str, Any] | None = None
@@ -405,6 +477,9 @@ class TrainingResult(_Whole):
             values["coordinators"] = Coordinators.from_dict(tree["coordinators"])
         if tree.get("throughput") is not None:
             values["throughput"] = Throughput.from_dict(tree["throughput"])
+        if tree.get("time_to_train") is not None:
+            values["time_to_train"] = TimeToTrain.from_dict(tree["time_to_train"])
+        values["passes"] = Passes.from_dict(tree.get("passes", {}))
         for name, record in _LISTS.items():
             if tree.get(name) is not None:
                 values[name] = tuple(map(record.from_dict, tree[name]))

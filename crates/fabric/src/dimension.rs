@@ -6,8 +6,8 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Wiring;
 use crate::kinds::{self, Reach};
+use crate::{Packet, Wiring};
 
 /// How the NPUs of a dimension are joined.
 #[derive(
@@ -68,6 +68,11 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "is_nothing")]
     #[schemars(extend("default" = Time::ZERO))]
     pub message_latency: Time,
+    /// Packets of a known network, in place of `payload` and `header`, each of which may still be another:
+    /// `infiniband`, `nvlink`. Their headers take their part of the bandwidth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-table" = "packets"))]
+    pub packet: Option<Packet>,
     /// Of a packet's bytes, those that are carried; with `header`, the bandwidth is that of both.
     #[serde(default, skip_serializing_if = "no_bytes")]
     #[schemars(extend("default" = Bytes::default()))]
@@ -147,6 +152,7 @@ impl Dimension {
             bandwidth,
             latency,
             message_latency: Time::ZERO,
+            packet: None,
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
@@ -206,7 +212,7 @@ impl Dimension {
     fn all_links(&self, each: Bandwidth) -> Bandwidth {
         let whole = each.checked_mul(u64::from(self.links));
         let whole = whole.expect("a validated fabric's aggregate fits");
-        match (self.payload.count(), self.header.count()) {
+        match self.framing() {
             (_, 0) => whole,
             (payload, header) => whole.fraction(payload, payload + header),
         }
@@ -239,9 +245,26 @@ impl Dimension {
     /// The bytes of the headers of so many bytes of payload.
     #[must_use]
     pub fn headers(&self, payload: f64) -> f64 {
-        match (self.payload.count(), self.header.count()) {
+        match self.framing() {
             (_, 0) => 0.0,
             (of, header) => payload / of as f64 * header as f64,
         }
+    }
+
+    /// What the links of one NPU carry with the headers of packets: what a data sheet says.
+    ///
+    /// # Panics
+    /// As [`Self::aggregate`].
+    #[must_use]
+    pub fn line_rate(&self) -> Bandwidth {
+        let whole = self.bandwidth.checked_mul(u64::from(self.links));
+        whole.expect("a validated fabric's aggregate fits")
+    }
+
+    /// Bytes that a packet carries, and bytes of its headers; no headers where nothing is said.
+    fn framing(&self) -> (u64, u64) {
+        let known = self.packet.map(Packet::sizes).unwrap_or_default();
+        let said = |own: Bytes, known: Bytes| if own.count() > 0 { own } else { known }.count();
+        (said(self.payload, known.0), said(self.header, known.1))
     }
 }

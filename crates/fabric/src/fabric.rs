@@ -136,12 +136,15 @@ impl Fabric {
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
-            if dimension.header > Bytes::default() && dimension.payload == Bytes::default() {
+            if dimension.header > Bytes::default()
+                && dimension.payload == Bytes::default()
+                && dimension.packet.is_none()
+            {
                 return Err(FabricError::new(
                     field("header"),
                     dimension.header,
                     "it is not said how many bytes a packet carries beside its header",
-                    "give `payload`, for example `payload: 4 KiB`",
+                    "give `payload`, for example `payload: 4 KiB`, or `packet: infiniband`",
                 ));
             }
             if dimension.payload.count() > MOST_IN_PACKET

@@ -287,6 +287,12 @@ fn worlds() -> String {
     Value::from_iter(rows).to_string()
 }
 
+/// The packets of known networks: name, payload and header in bytes, about.
+#[pyfunction]
+fn packets() -> String {
+    to_json(&allrail_fabric::packet::KNOWN)
+}
+
 /// Which dimensions are over- and under-provisioned (Themis §6.3).
 #[pyfunction]
 fn advise(fabric: &str) -> PyResult<String> {
@@ -432,6 +438,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
+    module.add_function(wrap_pyfunction!(packets, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)?;
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;
     module.add_function(wrap_pyfunction!(graph_show, module)?)?;

@@ -1,5 +1,6 @@
 //! What a simulation gives. Names are those of the JSON and of the Python API.
 
+use allrail_fabric::Dimension;
 use serde::Serialize;
 
 /// The result of a simulation.
@@ -78,6 +79,9 @@ pub struct DimensionResult {
     pub size: u32,
     /// Its aggregate bandwidth per NPU, Gb/s.
     pub bandwidth_gbps: f64,
+    /// The same with packets' headers, where they are said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line_rate_gbps: Option<f64>,
     /// The algorithm of the first collective on it.
     pub algorithm: String,
     /// Bytes sent by an NPU (the busiest).
@@ -89,6 +93,12 @@ pub struct DimensionResult {
     pub utilisation: Option<f64>,
     /// The fraction of the time in which it was serving.
     pub busy_fraction: f64,
+}
+
+/// What a dimension's links carry with the headers of packets, Gb/s; `None` without headers.
+pub(crate) fn line_rate(dimension: &Dimension) -> Option<f64> {
+    let rate = dimension.line_rate();
+    (rate > dimension.aggregate()).then(|| rate.gbps())
 }
 
 /// One collective's times.

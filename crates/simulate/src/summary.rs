@@ -8,7 +8,9 @@ use allrail_schedule::{Order, Request, bound, planner, queue};
 
 use crate::driver::Run;
 use crate::error::SimulateError;
-use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
+use crate::result::{
+    CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult, line_rate,
+};
 use crate::scenario::{Scenario, Topology, WorldKind, tag};
 
 /// The policy that others are held against.
@@ -72,6 +74,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
                 kind: dimension.kind,
                 size: dimension.size,
                 bandwidth_gbps: dimension.aggregate().gbps(),
+                line_rate_gbps: line_rate(dimension),
                 algorithm: ran(plans, id),
                 bytes_per_npu: sent[id.index()].round() as u64,
                 header_bytes_per_npu: dimension.headers(sent[id.index()]).round() as u64,

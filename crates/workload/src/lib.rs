@@ -8,7 +8,7 @@
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
 //! - [`formats`]: workloads in other tools' words.
-//! - [`throughput`]: samples, tokens and FLOPs a second.
+//! - [`throughput`]: samples, tokens and FLOPs a second. [`time_to_train`]: all steps together.
 //! - [`error`]: what can be wrong with a workload.
 
 mod check;
@@ -27,6 +27,7 @@ pub mod slow_links;
 pub mod spec;
 pub mod steps;
 pub mod throughput;
+pub mod time_to_train;
 
 pub use error::WorkloadError;
 pub use graph::{
@@ -40,3 +41,4 @@ pub use perturbation::Perturbation;
 pub use slow_links::SlowLinks;
 pub use spec::Workload;
 pub use throughput::{StepWork, Throughput};
+pub use time_to_train::TimeToTrain;

@@ -22,6 +22,7 @@ pub use crate::parallelism::context::Context;
 pub use crate::parallelism::shards::Reduce;
 pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
 pub use crate::recompute::Recompute;
+pub use crate::time_to_train::Target;
 
 /// What is trained; see the module.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -105,6 +106,10 @@ pub struct Workload {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub lag: u32,
+    /// How much is trained, and what an NPU takes meanwhile: results then say the time, cost and energy of all
+    /// of it. `{tokens: 15e12, price_per_npu_hour: 2.5}`.
+    #[serde(default)]
+    pub target: Option<Target>,
 }
 
 const fn one() -> u32 {

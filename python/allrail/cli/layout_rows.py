@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from allrail.layouts import Found, Job, Pessimistic, Ranked, Row, Space, Tuned
 
 
+DAY = 86_400.0
+"""Seconds."""
+
+
 @dataclass(slots=True)
 class Answer:
     """What `plan --model` found.
@@ -81,6 +85,7 @@ def show(answer: Answer) -> None:
             f"{one.tokens_per_s_per_npu:,.4g}"
             if one.tokens_per_s_per_npu < 1000
             else f"{one.tokens_per_s_per_npu:,.0f}",
+            *([f"{one.train_s / DAY:.4g}"] if one.train_s is not None else []),
             f"{100 * (1 - fastest / one.step_s):.1f}",
             f"{one.memory_gb:.1f}{_mark(answer.job, one)}",
             "-" if one.capacity_gb is None else f"{one.capacity_gb:.1f}",
@@ -89,6 +94,7 @@ def show(answer: Answer) -> None:
         ]
         rows.append(cells)
     header = ["layout", "recompute", "step_s", "slow_network_s", "tokens_per_s_per_npu"]
+    header += ["train_days"] if ranked[0].train_s is not None else []
     header += ["below_best_%", "GB", "of_GB", "tools", "loses_by"]
     output.table(header, rows)
 

@@ -157,13 +157,14 @@ def show(scenario: Scenario, result: Result) -> None:
         pairs = [pair for pair in pairs if pair[0] not in ("utilisation", "bound_time_us")]
     output.pairs(pairs)
     click.echo()
-    framed = any(dimension.header_bytes_per_npu for dimension in result.dimensions)
+    framed = any(dimension.line_rate_gbps is not None for dimension in result.dimensions)
     output.table(
         [
             "dimension",
             "kind",
             "size",
             "Gb/s",
+            *(["line_Gb/s"] if framed else []),
             "algorithm",
             "bytes_per_npu",
             *(["header_bytes"] if framed else []),
@@ -176,6 +177,11 @@ def show(scenario: Scenario, result: Result) -> None:
                 dimension.kind,
                 str(dimension.size),
                 plain_number(dimension.bandwidth_gbps, 6),
+                *(
+                    [plain_number(dimension.line_rate_gbps or dimension.bandwidth_gbps, 6)]
+                    if framed
+                    else []
+                ),
                 dimension.algorithm,
                 f"{dimension.bytes_per_npu:.0f}",
                 *([f"{dimension.header_bytes_per_npu:.0f}"] if framed else []),

@@ -10,12 +10,13 @@ import click
 from allrail.accuracy import lines
 from allrail.cli import output
 from allrail.errors import show as written
-from allrail.results.units import plain_number, show_count, show_number
+from allrail.results.units import plain_number, show_count, show_duration, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from allrail.many import FailedRow
+    from allrail.result import DimensionResult
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
     from allrail.training import TrainingRow, WhatIf
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_ACTORS = 16
 """More would push everything else off the screen; `--json` and the tables have all."""
+DAY = 86_400.0
+"""Seconds."""
 MOST_PARTS = 8
 """Kinds of parts of the critical path; the same holds."""
 
@@ -191,8 +194,10 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
             + (": " + ", ".join(exposed) if exposed else ""),
         ),
         ("waiting_us", _part(result.waiting_us, step)),
+        *_passes(result),
         *_worst(result),
         *_throughput(result),
+        *_time_to_train(result),
         *_memory(result),
         ("critical_path", result.critical_path_in_words),
     ]
@@ -200,16 +205,18 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
         pairs.insert(3, ("what_if", written(scenario.what_if)))
     output.pairs(pairs)
     click.echo()
-    framed = any(one.header_bytes_per_npu for one in result.dimensions)
+    framed = any(one.line_rate_gbps is not None for one in result.dimensions)
+    rates = ["Gb/s", "line_Gb/s"] if framed else ["Gb/s"]
     headers = ["header_bytes"] if framed else []
     output.table(
-        ["dimension", "kind", "size", "Gb/s", "bytes_per_npu", *headers, "utilisation_%", "busy_%"],
+        ["dimension", "kind", "size", *rates, "bytes_per_npu", *headers, "utilisation_%", "busy_%"],
         [
             [
                 one.name,
                 one.kind,
                 str(one.size),
                 plain_number(one.bandwidth_gbps, 6),
+                *([_line_rate(one)] if framed else []),
                 f"{one.bytes_per_npu:.0f}",
                 *([f"{one.header_bytes_per_npu:.0f}"] if framed else []),
                 output.percent(one.utilisation),
@@ -227,6 +234,11 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
     if result.critical_path:
         click.echo()
         _show_path(result)
+
+
+def _line_rate(one: DimensionResult) -> str:
+    """Of its links with packets' headers; that without where it has none."""
+    return plain_number(one.line_rate_gbps or one.bandwidth_gbps, 6)
 
 
 def _show_links(result: TrainingResult) -> None:
@@ -308,10 +320,14 @@ def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
     header = [names.get(path, path) for path in varied]
+    trains = [row.result.time_to_train for row in rows]
+    priced = any(one is not None and one.cost is not None for one in trains)
     header += ["step_time_us", "speedup", *_RATES]
+    header += ["train_days"] if any(trains) else []
+    header += ["train_cost"] if priced else []
     header += ["compute_%", "exposed_%", "waiting_%", "above_bound_%"]
     lines = []
-    for row in rows:
+    for row, train in zip(rows, trains, strict=True):
         one = row.result
         step = one.step_time_us
         above = step / one.bound_step_time_us - 1 if one.bound_step_time_us else None
@@ -321,6 +337,8 @@ def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None
                 f"{step:.3f}",
                 f"{row.speedup:.3f}",
                 *_rates(one),
+                *([_number(None if train is None else train.time_s / DAY)] if any(trains) else []),
+                *([_number(None if train is None else train.cost)] if priced else []),
                 output.percent(one.compute_us / step),
                 output.percent(one.exposed_communication_us / step),
                 output.percent(one.waiting_us / step),
@@ -328,6 +346,10 @@ def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None
             ]
         )
     output.rows(header, lines, failed)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else plain_number(value)
 
 
 def predicted(results: Sequence[TrainingResult]) -> None:
@@ -390,6 +412,30 @@ def _throughput(result: TrainingResult) -> list[tuple[str, str]]:
         shares = f"MFU {output.percent(found.mfu)} %, HFU {output.percent(found.hfu)} %"
         rows.append(("utilisation", shares))
     return rows
+
+
+def _passes(result: TrainingResult) -> list[tuple[str, str]]:
+    """The step by pass, where a pass is known."""
+    parts = [
+        f"{name} {one.time_us:.3f}" + (f" (exposed {one.exposed_us:.3f})" if one.exposed_us else "")
+        for name, one in result.passes.items()
+        if one.time_us > 0
+    ]
+    known = any(result.passes[name].time_us > 0 for name in ("forward", "backward", "update"))
+    return [("passes_us", ", ".join(parts))] if known else []
+
+
+def _time_to_train(result: TrainingResult) -> list[tuple[str, str]]:
+    found = result.time_to_train
+    if found is None:
+        return []
+    parts = [f"{show_duration(found.time_s)} ({show_count(found.steps, 'step')})"]
+    parts.append(f"{show_number(found.npu_hours)} NPU hours")
+    if found.cost is not None:
+        parts.append(f"cost {show_number(found.cost)}")
+    if found.energy_kwh is not None:
+        parts.append(f"{show_number(found.energy_kwh)} kWh")
+    return [("time_to_train", ", ".join(parts))]
 
 
 _RATES = ("samples/s", "tokens/s/NPU", "TFLOP/s/NPU", "MFU_%", "HFU_%")

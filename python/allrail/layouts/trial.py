@@ -8,7 +8,7 @@ itself once it is full. What follows so is never less than the bound.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +73,7 @@ class Ranked:
         lost: Shares of the step by what is not computing, the largest first.
         binding: The dimension that works most of the time, and how much of it.
         capacity_gb: What an NPU has; None where nobody says it.
+        train_s: Seconds of all steps of `workload.target`; None without.
     """
 
     layout: Cut
@@ -83,6 +84,7 @@ class Ranked:
     lost: tuple[tuple[str, float], ...]
     binding: tuple[str, float]
     capacity_gb: float | None = None
+    train_s: float | None = None
 
     @property
     def why(self) -> str:
@@ -114,6 +116,7 @@ class Trials:
         tree = first.scenario(job, recompute=RECOMPUTED[0], microbatches=count)
         self._scenario: Scenario = of_training(load_scenario(tree, sets=job.sets))
         self._base = json.loads(self._scenario.to_json())
+        self._target: Mapping[str, int | None] | None = self._base["workload"].get("target")
         # What `--set` says of `parallelism` beside the layout.
         before = set(first.workload(job, recompute="none", microbatches=count)["parallelism"])
         said = (self._base["workload"].get("parallelism") or {}).items()
@@ -203,7 +206,7 @@ class Trials:
             mine = results[at : at + len(both)]
             at += len(both)
             wrong = next((tree for tree in mine if isinstance(tree, InputError)), None)
-            outcomes.append(wrong or _ranked(self.job, one, mine, both))
+            outcomes.append(wrong or _ranked(self.job, one, mine, both, self._target))
         return outcomes
 
     def _text(
@@ -218,7 +221,13 @@ class Trials:
         return json.dumps(tree)
 
 
-def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...]) -> Ranked:
+def _ranked(
+    job: Job,
+    one: Bounded,
+    results: list[Any],
+    counts: tuple[int, ...],
+    target: Mapping[str, int | None] | None,
+) -> Ranked:
     last, all_of_them = results[-1], one.layout.microbatches(job)
 
     def whole(value: Any) -> float:
@@ -235,15 +244,28 @@ def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...])
         ((what, time / step / 1e6) for what, time in kinds.items()), key=lambda one: -one[1]
     )
     busiest = max(last["dimensions"], key=lambda dimension: dimension["busy_fraction"])
-    samples = last["throughput"]["samples_per_s"] * last["step_time_us"] / 1e6
-    tokens = last["throughput"]["tokens_per_s_per_npu"] / last["throughput"]["samples_per_s"]
+    rates = last["throughput"]
+    samples = rates["global_batch"] * all_of_them // counts[-1]
+    tokens = rates["tokens_per_s_per_npu"] / rates["samples_per_s"]
     return Ranked(
         one.layout,
         one.recompute,
         step,
-        tokens * samples * all_of_them / counts[-1] / step,
+        tokens * samples / step,
         one.memory_gb,
         tuple(lost),
         (busiest["name"], busiest["busy_fraction"]),
         one.capacity_gb,
+        _train_s(target, step, samples, round(tokens * int(last["npus"]))),
     )
+
+
+def _train_s(
+    target: Mapping[str, int | None] | None, step_s: float, samples: int, tokens: int
+) -> float | None:
+    """Seconds of all steps of a target, of so many samples of so many tokens each."""
+    if target is None:
+        return None
+    each = {"samples": samples, "tokens": samples * tokens, "steps": 1}
+    [(count, of)] = [(count, of) for key, of in each.items() if (count := target.get(key))]
+    return -(-count // of) * step_s

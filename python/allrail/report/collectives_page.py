@@ -15,6 +15,7 @@ from allrail.report.document import (
     Section,
     Table,
     badges,
+    bandwidth,
     microseconds,
     render,
     share,
@@ -27,7 +28,6 @@ from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.result import Result, Stage
 from allrail.results.trace import SHORT
 from allrail.results.units import (
-    show_bandwidth,
     show_error,
     show_number,
     show_percent,
@@ -241,7 +241,7 @@ def _dimensions(results: Mapping[str, Result]) -> Table:
             one.name,
             one.kind.replace("_", " "),
             Cell(f"{one.size:,}", one.size),
-            Cell(show_bandwidth(one.bandwidth_gbps), one.bandwidth_gbps),
+            bandwidth(one.bandwidth_gbps, one.line_rate_gbps),
             one.algorithm.replace("_", " "),
             Cell(show_size(one.bytes_per_npu), one.bytes_per_npu),
             share(one.utilisation),

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.foreign import printable
 from allrail.report import style
-from allrail.results.units import show_count, show_number, show_percent, time_unit
+from allrail.results.units import (
+    show_bandwidth,
+    show_count,
+    show_number,
+    show_percent,
+    time_unit,
+)
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -410,6 +416,17 @@ def share(fraction: float | None) -> Cell:
     if fraction is None:
         return Cell(show_percent(None))
     return Cell(show_percent(fraction), fraction, min(max(fraction, 0.0), 1.0))
+
+
+def bandwidth(gbps: float, line_rate: float | None) -> Cell:
+    """What a dimension's links carry, and their line rate where packets have headers.
+
+    Args:
+        gbps: Without headers, Gb/s.
+        line_rate: With them, Gb/s; None where there are none.
+    """
+    of = "" if line_rate is None else f" of {show_bandwidth(line_rate)}"
+    return Cell(show_bandwidth(gbps) + of, gbps)
 
 
 def distinct(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -24,7 +24,14 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.report.training import BY_PURPOSE, PASSES, shade
-from allrail.results.units import show_count, show_percent, show_size, show_time
+from allrail.results.units import (
+    show_count,
+    show_duration,
+    show_number,
+    show_percent,
+    show_size,
+    show_time,
+)
 from allrail.training_result import ActorResult, Slice, TrainingResult
 
 TITLES = {
@@ -93,7 +100,15 @@ def page(
             summary=_summary(results, what_ifs, inputs, fabrics),
             cards=_cards(results),
             sections=[
-                Section("results", "Results", [tables.results(results), *drawn["breakdown"]]),
+                Section(
+                    "results",
+                    "Results",
+                    [
+                        tables.results(results),
+                        *_there(tables.train(results), tables.passes(results)),
+                        *drawn["breakdown"],
+                    ],
+                ),
                 Section("what-if", "What if", [*tables.what_ifs(what_ifs), *drawn["what_ifs"]]),
                 Section("timeline", "Timeline", _timelines(results)),
                 Section("critical-path", "The critical path", _there(tables.critical(results))),
@@ -320,6 +335,11 @@ def _cards(results: Mapping[str, TrainingResult]) -> list[tuple[str, str, str]]:
         ),
         ("waiting", show_time(one.waiting_us), show_percent(one.waiting_us / step)),
     ]
+    if one.time_to_train is not None:
+        train = one.time_to_train
+        aside = show_count(train.steps, "step")
+        aside += f", {show_number(train.npu_hours)} NPU hours"
+        cards.append(("time to train", show_duration(train.time_s), aside))
     if one.memory_per_npu_bytes is not None:
         memory = one.memory
         aside = f"{one.npus:,} NPUs"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allrail.compared import speedup
-from allrail.report.document import Cell, Cells, Table, microseconds, share
-from allrail.results.units import show_bandwidth, show_number, show_size
+from allrail.report.document import Cell, Cells, Table, bandwidth, microseconds, share
+from allrail.results.units import show_bandwidth, show_duration, show_number, show_size
 from allrail.training_result import Memory, TrainingResult
 
 MOST_ROWS = 40
@@ -134,6 +134,51 @@ def exposed(results: Mapping[str, TrainingResult]) -> Table:
     return Table("exposed", names, rows, [0], title=title)
 
 
+def passes(results: Mapping[str, TrainingResult]) -> Table:
+    """The step by pass.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = [
+        [
+            name,
+            part,
+            microseconds(one.time_us),
+            microseconds(one.compute_us),
+            microseconds(one.exposed_us),
+            microseconds(one.waiting_us),
+            share(one.time_us / result.step_time_us),
+        ]
+        for name, result in results.items()
+        for part, one in result.passes.items()
+        if one.time_us > 0
+    ]
+    header = ["result", "pass", "time (µs)", "compute (µs)", "exposed (µs)", "waiting (µs)"]
+    note = "Exposed gradients count to the backward pass, gathered parameters to the update."
+    return Table("passes", [*header, "of the step"], rows, [0, 1], title="By pass", note=note)
+
+
+def train(results: Mapping[str, TrainingResult]) -> Table:
+    """What all of the training takes.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = []
+    for name, result in results.items():
+        one = result.time_to_train
+        if one is None:
+            continue
+        numbers = (one.npu_hours, one.cost, one.energy_kwh)
+        cells = ["–" if value is None else Cell(show_number(value), value) for value in numbers]
+        steps = Cell(f"{one.steps:,}", one.steps)
+        rows.append([name, steps, Cell(show_duration(one.time_s), one.time_s), *cells])
+    header = ["result", "steps", "time", "NPU hours", "cost", "energy (kWh)"]
+    note = "Steps times a steady step: evaluation, checkpoints and failures are not counted."
+    return Table("time-to-train", header, rows, [0], title="Time to train", note=note)
+
+
 def dimensions(results: Mapping[str, TrainingResult]) -> Table:
     """A row a result and dimension.
 
@@ -146,7 +191,7 @@ def dimensions(results: Mapping[str, TrainingResult]) -> Table:
             one.name,
             one.kind.replace("_", " "),
             Cell(f"{one.size:,}", one.size),
-            Cell(show_bandwidth(one.bandwidth_gbps), one.bandwidth_gbps),
+            bandwidth(one.bandwidth_gbps, one.line_rate_gbps),
             Cell(show_size(one.bytes_per_npu), one.bytes_per_npu),
             share(one.utilisation),
             share(one.busy_fraction),

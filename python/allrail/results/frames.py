@@ -24,6 +24,7 @@ DIMENSION_TYPES = {
     "utilisation": "Float64",
     "busy_fraction": "Float64",
     "header_bytes_per_npu": "Float64",
+    "line_rate_gbps": "Float64",
 }
 RESULT_TYPES = {
     "policy": "String",

@@ -1,8 +1,8 @@
 """What `--out DIR` writes of training steps.
 
-`result.json`; the tables `training` (a row a result), `exposed` (by purpose), `dimensions`,
-`links` and `busiest_links` (worlds of messages), `actors`, `critical_path`, `timeline` and
-`what_ifs` as CSV and Parquet; pictures as SVG and PNG;
+`result.json`; the tables `training` (a row a result), `exposed` (by purpose), `passes`,
+`dimensions`, `links` and `busiest_links` (worlds of messages), `actors`, `critical_path`,
+`timeline` and `what_ifs` as CSV and Parquet; pictures as SVG and PNG;
 `report.html`; where there is a timeline `trace.json.gz` with a process an actor, and
 `kineto/rank_N.json.gz` with each of them alone, for analysers that read a file a rank.
 """
@@ -70,6 +70,18 @@ COLUMNS = {
     "tflops_per_npu": "Float64",
     "mfu": "Float64",
     "hfu": "Float64",
+    "train_steps": "Int64",
+    "train_s": "Float64",
+    "train_npu_hours": "Float64",
+    "train_cost": "Float64",
+    "train_energy_kwh": "Float64",
+}
+_PASSES = {
+    "pass": "String",
+    "time_us": "Float64",
+    "compute_us": "Float64",
+    "exposed_us": "Float64",
+    "waiting_us": "Float64",
 }
 _LINKS = {
     "name": "String",
@@ -191,6 +203,14 @@ def frames(
             ],
             {"purpose": "String", "exposed_us": "Float64"},
         ),
+        "passes": _frame(
+            [
+                (name, {"pass": part, **asdict(one)})
+                for name, result in each
+                for part, one in result.passes.items()
+            ],
+            _PASSES,
+        ),
         "dimensions": _records(each, "dimensions", DIMENSION_TYPES),
         "actors": _records(each, "actors", _ACTORS),
         "critical_path": _records(each, "critical_path", _PATH),
@@ -204,6 +224,25 @@ def frames(
         name = next(iter(results))
         tables["what_ifs"] = _frame([(name, one.to_dict()) for one in what_ifs], _WHAT_IFS)
     return tables
+
+
+def rates(result: TrainingResult) -> dict[str, Any]:
+    """Return what a step does a second, and what all of the training takes, by their columns.
+
+    Args:
+        result: Of a step.
+    """
+    row = {} if result.throughput is None else asdict(result.throughput)
+    train = result.time_to_train
+    if train is not None:
+        row |= {
+            "train_steps": train.steps,
+            "train_s": train.time_s,
+            "train_npu_hours": train.npu_hours,
+            "train_cost": train.cost,
+            "train_energy_kwh": train.energy_kwh,
+        }
+    return row
 
 
 def describe(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,9 +298,7 @@ def _precision(scenario: Scenario) -> str:
 
 
 def _columns(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
-    row = {name: getattr(result, name, None) for name in COLUMNS}
-    if result.throughput is not None:
-        row |= asdict(result.throughput)
+    row = {name: getattr(result, name, None) for name in COLUMNS} | rates(result)
     title = scenario.workload.title if scenario.workload is not None else None
     named = {"workload": title, "fabric": scenario.fabric.name, "what_if": scenario.what_if}
     return {**row, **named}

@@ -31,6 +31,21 @@ def show_time(us: float) -> str:
     return f"{us / factor:,.5g} {name}" if us / factor < 1e5 else f"{us / factor:,.0f} {name}"
 
 
+DURATIONS = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
+
+
+def show_duration(seconds: float) -> str:
+    """A time that people wait for, in days, hours, minutes or seconds, with four digits at most.
+
+    Args:
+        seconds: s.
+    """
+    for name, factor in DURATIONS:
+        if seconds >= 2 * factor or name == "s":
+            return f"{show_number(seconds / factor)} {name}"
+    raise AssertionError("the last unit always suits")
+
+
 def show_size(count: float) -> str:
     """A number of bytes with a decimal unit and four digits at most.
 

@@ -14,17 +14,36 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError
 from allrail.scenario.fabric import Fabric
-from allrail.scenario.fields import parse_quantity
+from allrail.scenario.fields import parse_quantity, table
 from allrail.scenario.graph import GraphFabric
 
 
 def aggregate(dimension: Mapping[str, Any]) -> float:
     """Return what all links of one NPU on a dimension carry, bytes a second and direction.
 
+    Headers of packets are not among them, as in the core.
+
     Args:
-        dimension: Its `bandwidth` and, if more than one, `links`.
+        dimension: Its `bandwidth`, and `links`, `packet`, `payload`, `header` where it has them.
     """
-    return parse_quantity("bandwidth", str(dimension["bandwidth"])) * int(dimension.get("links", 1))
+    rate = parse_quantity("bandwidth", str(dimension["bandwidth"])) * int(dimension.get("links", 1))
+    payload, header = framing(dimension)
+    return rate * payload / (payload + header) if header else rate
+
+
+def framing(dimension: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many bytes a packet of a dimension carries, and how many are its headers.
+
+    Args:
+        dimension: Its `packet`, `payload` and `header`, where it has them.
+    """
+    known = next((one for one in table("packets") if one["name"] == dimension.get("packet")), {})
+
+    def count(key: str) -> int:
+        own = parse_quantity("size", str(dimension.get(key) or "0 B"))
+        return own or int(known.get(key, 0))
+
+    return count("payload"), count("header")
 
 
 def dimensions_of(fabric: Fabric | GraphFabric, *, counted: bool = False) -> Fabric:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -30,6 +32,7 @@ Table = Literal[
     "tensor_policies",
     "coordinations",
     "compressions",
+    "packets",
 ]
 
 U32_MAX = 2**32 - 1
@@ -49,6 +52,7 @@ _SINGULAR: dict[Table, str] = {
     "tensor_policies": "a tensor scheduler",
     "coordinations": "a coordination",
     "compressions": "a compression",
+    "packets": "a kind of packet",
 }
 
 _MORE: dict[Table, str] = dict.fromkeys(
@@ -192,6 +196,32 @@ class Count(_Field):
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Amount(_Field):
+    """A whole number of 1 or more, also written short: `15e12`, `300 G`, `300B`; kept whole."""
+
+    _PREFIXES: ClassVar[dict[str, int]] = {"K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+    _SHORT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?)\s*([KMGBT]?)", re.ASCII)
+    _HINT = "for example `1500000`, `15e12` or `300 G` (K, M, G or B, T: powers of 1000)"
+
+    def check(self, value: Any) -> int:
+        """Return the number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            refuse("it is not a whole number", hint=self._HINT)
+        if isinstance(value, str):
+            short = self._SHORT.fullmatch(value.replace("_", ""))
+            if short is None:
+                refuse("it is not a whole number", hint=self._HINT)
+            value = Decimal(short[1]).scaleb(self._PREFIXES.get(short[2], 0))
+        if not math.isfinite(value) or value != int(value):
+            refuse("it is not a whole number", hint=self._HINT)
+        return Count(1, U64_MAX, hint=self._HINT).check(int(value))
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        number = {"type": "number", "minimum": 1}
+        return {"anyOf": [number, {"type": "string", "examples": ["300 G", "15 T"]}]}
 
 
 class CountOrWord(_Field):

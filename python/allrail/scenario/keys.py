@@ -16,6 +16,7 @@ from allrail.scenario.algorithms import (
     PerDimension,
 )
 from allrail.scenario.fields import (
+    Amount,
     Count,
     CountOrWord,
     Flag,
@@ -62,6 +63,12 @@ class Dimension(Node):
         default="0 ps",
         description="What a message waits for beside, once, however many links it crosses: its "
         "network interfaces.",
+    )
+    packet: Annotated[str, OneOf(table="packets")] | None = Field(
+        default=None,
+        description="Packets of a known network, in place of `payload` and `header`, each of "
+        "which may still be another: `infiniband`, `nvlink`. Their headers take "
+        "their part of the bandwidth.",
     )
     payload: Annotated[str, Quantity("size")] = Field(
         default="0 B",
@@ -567,6 +574,31 @@ class Compression(Node):
     )
 
 
+class Target(Node):
+    """How much is trained, and what an NPU takes meanwhile."""
+
+    samples: Annotated[int, Amount()] | None = Field(
+        default=None,
+        description="Samples that training goes through, all epochs together. One of `samples`,"
+        " `tokens` and `steps`.",
+    )
+    tokens: Annotated[int, Amount()] | None = Field(
+        default=None, description="Tokens that training goes through, where samples have tokens."
+    )
+    steps: Annotated[int, Amount()] | None = Field(
+        default=None, description="Number of iterations."
+    )
+    price_per_npu_hour: Annotated[float, Number(low=0, example="2.5")] | None = Field(
+        default=None,
+        description="Price of an NPU for an hour, in any currency; the cost is in the same.",
+    )
+    watts_per_npu: Annotated[float, Number(low=0, example="700")] | None = Field(
+        default=None,
+        description="Power that an NPU draws while it trains, W; with its part of host, network"
+        " and cooling if these count.",
+    )
+
+
 class Workload(Node):
     """What is trained; see the module."""
 
@@ -653,6 +685,12 @@ class Workload(Node):
         default=0,
         description="How many iterations later gradients are applied: with 1, an iteration "
         "waits for those of the one before the last.",
+    )
+    target: Target | None = Field(
+        default=None,
+        description="How much is trained, and what an NPU takes meanwhile: results then say the"
+        " time, cost and energy of all of it. `{tokens: 15e12, price_per_npu_hour: "
+        "2.5}`.",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +89,9 @@ def _simulated(loaded: Scenario) -> dict[str, Any]:
 
 
 def _training(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
-    row = dict(result.raw)
-    if result.throughput is not None:
-        row |= asdict(result.throughput)
+    from allrail.results.training import rates
+
+    row = dict(result.raw) | rates(result)
     row["memory_fits"] = None if result.memory is None else result.memory.fits
     row["workload"] = scenario.workload.title if scenario.workload is not None else None
     row["fabric"] = scenario.fabric.name

@@ -43,6 +43,7 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         bandwidth: Bandwidth::from_bytes_per_second(rate as u64).expect("not zero"),
         latency: Time::from_ns(*[0, 20, 700, 1_700, 50_000].choose(rng).expect("some")),
         message_latency: Time::ZERO,
+        packet: None,
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: kind == Kind::Switch && rng.random_bool(0.1),

@@ -3,7 +3,7 @@
 use crate::common::*;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Kind};
+use allrail_fabric::{Contention, Kind, Packet};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters};
 use allrail_schedule::{Order, Request};
 
@@ -54,6 +54,7 @@ const CHANGES: &[Change] = &[
         let one = &mut r.fabric.dimensions[0];
         (one.payload, one.header) = (Bytes::new(64), Bytes::new(1));
     }),
+    ("packet", |r| r.fabric.dimensions[0].packet = Some(Packet::Infiniband)),
     ("message latency", |r| r.fabric.dimensions[0].message_latency = Time::from_ps(1)),
     ("composition", |r| r.parameters.composition = Composition::Merged),
     ("seed", |r| r.seed = 1),

@@ -10,7 +10,9 @@ use allrail_fabric::topologies::Summing;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Issue, Model, Workload};
-use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, StepWork, Work};
+use allrail_workload::{
+    ActorId, Built, Memory, NodeId, Perturbation, StepGraph, StepWork, TimeToTrain, Work,
+};
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
@@ -81,8 +83,14 @@ pub fn simulate(
         iterations: whole_pairs(workload.iterations, workload.lag),
         work: built.work,
     };
+    let target = workload.target;
+    let steps = target.map(|target| target.steps(job.work.as_ref())).transpose()?;
     let building = begin.elapsed();
     let mut result = run(&job, scenario, timeline, observer)?;
+    result.time_to_train = target.zip(steps).map(|(target, steps)| {
+        let (work, step_s) = (job.work.as_ref(), result.step_time_us / 1e6);
+        TimeToTrain::new(&target, steps, work, step_s, result.npus)
+    });
     result.host.planning_ms = building.as_secs_f64() * 1e3;
     result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
     Ok(result)

@@ -195,7 +195,7 @@ pub struct Node {
     pub pass: Pass,
 }
 
-/// Which pass a compute node belongs to: for results by pass.
+/// Which pass a node belongs to: for results by pass.
 #[derive(
     Clone,
     Copy,
@@ -221,6 +221,17 @@ pub enum Pass {
     /// Not said.
     #[default]
     Unknown,
+}
+
+impl Pass {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Update, Self::Unknown];
+
+    /// Its place in [`Self::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
 }
 
 /// A node as it is kept.

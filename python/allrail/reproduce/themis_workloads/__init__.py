@@ -28,6 +28,7 @@ from allrail.reproduce.themis_workloads.cases import (
     H100,
     IDEAL,
     PEAK,
+    RECOMPUTED,
     Case,
     Compute,
     scaled,
@@ -161,6 +162,7 @@ def run(*, progress: Progress | None = None) -> Reproduction:
             )
             for k, platform in enumerate(PLATFORMS)
         ]
+    rows += _devices(RECOMPUTED)
     rows += _over_all(everything)
     header = (
         "workload",

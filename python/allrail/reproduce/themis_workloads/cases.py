@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allrail.reproduce.grid import BASELINE, CHUNKS, SCHEDULES
@@ -82,6 +82,15 @@ CASES = (
         ideal_largest=1.54,
     ),
 )
+
+RECOMPUTED = replace(
+    CASES[-1],
+    name="Transformer-1T, recomputed",
+    parallelism={"zero": 2, "recompute": "full"},
+    picked=("`recompute: full`",),
+)
+"""Every layer's forward pass, with what it exchanges, again in the backward pass. Our copy of the
+paper does not say whether it does; a model of this size needs it."""
 
 SIZES: Mapping[str, tuple[int, ...]] = {
     "2D-SW_SW": (16, 64),

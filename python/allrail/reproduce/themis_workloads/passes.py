@@ -1,7 +1,7 @@
 """Forward and backward pass of Themis' training steps apart, as Fig. 12 draws them, and what hides.
 
-A step goes forward until its first backward computation starts, and backward from there to its end.
-What of a pass is not computing is communication that nothing hides. The figure prints no numbers.
+The backward pass has the update with it. What of a pass is not computing is communication that
+nothing hides. The figure prints no numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from allrail.results.starvation import length, without
 from allrail.training import simulate_training
 from allrail.training_result import TrainingResult
 
-BACKWARD = "backward"
 ALL_TO_ALL = "all_to_all"
 HIDDEN = "all_to_alls_hidden_%"
 
@@ -39,18 +38,16 @@ def passes(result: TrainingResult) -> tuple[Pass, Pass]:
     """Return the forward pass, and the backward pass with the update.
 
     Args:
-        result: Of one iteration, with its timeline.
+        result: Of a step.
     """
-    computed = [one for one in result.timeline or () if one.track == "compute"]
-    lasted = {
-        word: sum(one.end_us - one.start_us for one in computed if one.work_pass == word) / 1e3
-        for word in ("forward", BACKWARD, "update")
-    }
-    turn = min(one.start_us for one in computed if one.work_pass == BACKWARD) / 1e3
-    back = lasted[BACKWARD] + lasted["update"]
+    parts = result.passes
+    computed = parts.backward.compute_us + parts.update.compute_us
+    lasted = result.step_time_us - parts.forward.time_us
     return (
-        Pass(lasted["forward"], turn - lasted["forward"]),
-        Pass(back, result.step_time_us / 1e3 - turn - back),
+        Pass(
+            parts.forward.compute_us / 1e3, (parts.forward.time_us - parts.forward.compute_us) / 1e3
+        ),
+        Pass(computed / 1e3, (lasted - computed) / 1e3),
     )
 
 

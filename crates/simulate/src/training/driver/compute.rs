@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use allrail_core::Time;
-use allrail_workload::Work;
+use allrail_workload::{Pass, Work};
 
 use super::{Driver, Turn};
-use crate::training::driver::record::{Gap, Idle, Ran};
+use crate::training::driver::record::{ByPass, Gap, Idle, Ran};
 
 impl Driver<'_> {
     pub(super) fn attend(&mut self, player: u32) {
@@ -69,11 +69,11 @@ impl Driver<'_> {
         let actor = self.players.actors[player as usize];
         let mut gaps: Vec<Gap> = Vec::new();
         let mut until = end;
-        let mut add = |from: Time, until: &mut Time, idle: Idle| {
+        let mut add = |from: Time, until: &mut Time, idle: Idle, pass: Pass| {
             let from = from.clamp(start, *until);
             match gaps.last_mut() {
-                Some(later) if later.idle == idle => later.start = from,
-                _ if from < *until => gaps.push(Gap { start: from, end: *until, idle }),
+                Some(later) if later.idle == idle && later.pass == pass => later.start = from,
+                _ if from < *until => gaps.push(Gap { start: from, end: *until, idle, pass }),
                 _ => {}
             }
             *until = from;
@@ -91,8 +91,9 @@ impl Driver<'_> {
                 delayed |= delay;
                 continue;
             }
+            let pass = self.graph.node(ran.node).pass;
             if record.finish < until && !delayed {
-                add(record.finish, &mut until, Idle::Waiting);
+                add(record.finish, &mut until, Idle::Waiting, pass);
             }
             delayed = false;
             let idle = match purpose {
@@ -101,12 +102,30 @@ impl Driver<'_> {
                 }
                 _ => Idle::Waiting,
             };
-            add(record.start, &mut until, idle);
+            add(record.start, &mut until, idle, pass);
         }
         if until > start {
-            add(start, &mut until, Idle::Waiting);
+            add(start, &mut until, Idle::Waiting, Pass::Unknown);
         }
         gaps
+    }
+
+    /// A compute node is over.
+    pub(super) fn count(&mut self, now: Time, ran: Ran) {
+        let start = self.record(ran).map_or(now, |record| record.start);
+        let pass = self.graph.node(ran.node).pass;
+        self.computed[ran.player as usize][pass.index()] += now.saturating_sub(start);
+    }
+
+    /// How long each player has computed up to now, by pass.
+    pub(super) fn computed(&self, now: Time) -> Vec<ByPass> {
+        let mut computed = self.computed.clone();
+        let running = self.engines.iter().filter_map(|engine| engine.running);
+        for (ran, record) in running.filter_map(|ran| Some((ran, self.record(ran)?))) {
+            let pass = self.graph.node(ran.node).pass;
+            computed[ran.player as usize][pass.index()] += now.saturating_sub(record.start);
+        }
+        computed
     }
 }
 

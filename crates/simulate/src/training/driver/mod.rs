@@ -43,7 +43,7 @@ use allrail_workload::{GroupId, NodeId, StepGraph};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::training::communicator::{Communicator, Event};
-use crate::training::driver::record::{Ran, Record};
+use crate::training::driver::record::{ByPass, Ran, Record};
 use crate::training::gradients::{Step, Tensors};
 use crate::training::players::Players;
 pub use outcome::{Outcome, Priority, Records, Settings};
@@ -138,6 +138,8 @@ pub struct Driver<'a> {
     /// The same of workers that exchange with parameter servers, by process group and number.
     issued_apart: BTreeMap<(u32, u32), i64>,
     nodes_done: u64,
+    /// For every player, how long it has computed nodes that are over.
+    computed: Vec<ByPass>,
     out: Outcome,
 }
 
@@ -176,6 +178,7 @@ impl<'a> Driver<'a> {
             issued: 0,
             issued_apart: BTreeMap::new(),
             nodes_done: 0,
+            computed: vec![ByPass::default(); players.len()],
             out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
         })
     }
@@ -278,6 +281,7 @@ impl<'a> Driver<'a> {
                     engine.last = Some(ran);
                     engine.idle_since = now;
                     self.paced(now, ran);
+                    self.count(now, ran);
                     self.attend(player);
                     self.over.push(ran);
                 }
@@ -407,9 +411,11 @@ impl<'a> Driver<'a> {
                 self.out.started.push(self.tensors.started());
                 if self.out.ends.len() == 1 {
                     self.out.usage.0 = self.communicator.usage(now);
+                    self.out.computed.0 = self.computed(now);
                 }
                 if self.out.ends.len() == self.settings.measured as usize {
                     self.out.usage.1 = self.communicator.usage(now);
+                    self.out.computed.1 = self.computed(now);
                     self.out.last = Some(ran);
                 }
             }

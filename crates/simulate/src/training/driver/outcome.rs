@@ -5,7 +5,7 @@ use allrail_workload::NodeId;
 
 use crate::coordination::Counts;
 use crate::training::communicator::{Ask, Usage};
-use crate::training::driver::record::{Gap, Ran, Record};
+use crate::training::driver::record::{ByPass, Gap, Ran, Record};
 
 /// How a step graph is run.
 pub struct Settings<'a> {
@@ -68,6 +68,8 @@ pub struct Outcome {
     pub talk: Option<Counts>,
     /// For each player, when its compute engine had nothing to do.
     pub gaps: Vec<Vec<Gap>>,
+    /// How long each player has computed at the end of the first and of the last iteration measured.
+    pub computed: (Vec<ByPass>, Vec<ByPass>),
     /// The communicator's usage at the end of the first and of the last iteration.
     pub usage: (Usage, Usage),
     /// The compute nodes as they ran: (player, node, iteration, start, end), where asked for.

@@ -1,7 +1,7 @@
 //! What happened to each node, and what compute engines waited for.
 
 use allrail_core::Time;
-use allrail_workload::{NodeId, Purpose};
+use allrail_workload::{NodeId, Pass, Purpose};
 
 /// A node that a player ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,12 @@ pub struct Gap {
     pub end: Time,
     /// Why.
     pub idle: Idle,
+    /// Of which pass it waited for something.
+    pub pass: Pass,
 }
+
+/// Times by pass, in the order of [`Pass::ALL`].
+pub type ByPass = [Time; Pass::ALL.len()];
 
 /// The length of the part of `from..to` within the window.
 #[must_use]

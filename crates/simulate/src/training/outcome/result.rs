@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use allrail_core::Bytes;
-use allrail_workload::{Memory, Throughput};
+use allrail_workload::{Memory, Throughput, TimeToTrain};
 use serde::Serialize;
 
 use crate::result::{DimensionResult, Host};
@@ -31,6 +31,8 @@ pub struct TrainingResult {
     pub exposed_us: BTreeMap<String, f64>,
     /// It waits for others to come: pipeline bubbles, stragglers.
     pub waiting_us: f64,
+    /// The three by pass: they add up to the step.
+    pub passes: Passes,
     /// Per dimension, innermost first.
     pub dimensions: Vec<DimensionResult>,
     /// The bytes that an NPU sends in a step, over what all its dimensions could have sent.
@@ -81,6 +83,9 @@ pub struct TrainingResult {
     pub actors: Vec<ActorResult>,
     /// What it does a second, where the workload says how much a step is.
     pub throughput: Option<Throughput>,
+    /// What all of the training takes, where the workload says how much that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_train: Option<TimeToTrain>,
     /// What was assumed.
     pub notes: Vec<String>,
     /// What was communicated otherwise than the scenario says.
@@ -94,6 +99,32 @@ pub struct TrainingResult {
     /// How many there are, where they were asked for and are too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline_left_out: Option<usize>,
+}
+
+/// A step by pass.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Passes {
+    /// Forward.
+    pub forward: PassResult,
+    /// Backward: what it computes again and the exchange of gradients among it.
+    pub backward: PassResult,
+    /// The optimizer's step: the gathering of updated parameters among it.
+    pub update: PassResult,
+    /// Of a trace that does not say, and waiting that nothing explains.
+    pub other: PassResult,
+}
+
+/// What of a step belongs to a pass: the mean over all ranks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PassResult {
+    /// All three.
+    pub time_us: f64,
+    /// A compute engine works on it.
+    pub compute_us: f64,
+    /// It waits for communication of its own, which is of the pass.
+    pub exposed_us: f64,
+    /// It waits for others, who do something of the pass.
+    pub waiting_us: f64,
 }
 
 /// What coordinators did.

@@ -7,14 +7,15 @@ use allrail_collective::model::topology_aware;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Dimension;
 use allrail_schedule::Request;
-use allrail_workload::{Group, Pass, Purpose, StepGraph, Work};
+use allrail_workload::{Group, Pass, StepGraph, Work};
 
 use crate::SimulateError;
-use crate::result::{DimensionResult, Host};
+use crate::result::{DimensionResult, Host, line_rate};
 use crate::scenario::tag;
 use crate::training::communicator::{Ask, Communicator, Span};
 use crate::training::driver::Outcome;
-use crate::training::driver::record::{Idle, Ran, clipped};
+use crate::training::driver::record::Ran;
+use crate::training::outcome::account::{Account, means};
 use crate::training::outcome::links::{self, Wires};
 use crate::training::outcome::path::{self, What};
 use crate::training::outcome::result::{
@@ -23,55 +24,6 @@ use crate::training::outcome::result::{
 use crate::training::players::Players;
 use crate::training::run::Job;
 use crate::training::scenario::TrainingScenario;
-
-/// The time of a player's compute engine within a window, by what it did.
-#[derive(Clone, Default)]
-struct Account {
-    compute: Time,
-    exposed: BTreeMap<Purpose, Time>,
-    waiting: Time,
-}
-
-/// The mean of accounts, µs a step.
-#[derive(Clone, Default)]
-struct Mean {
-    compute: f64,
-    exposed: BTreeMap<String, f64>,
-    waiting: f64,
-}
-
-impl Mean {
-    fn add(&mut self, account: &Account, each: f64) {
-        self.compute += account.compute.as_us() * each;
-        self.waiting += account.waiting.as_us() * each;
-        for purpose in Purpose::ALL {
-            let time = account.exposed.get(&purpose).copied().unwrap_or_default();
-            *self.exposed.entry(tag(&purpose)).or_default() += time.as_us() * each;
-        }
-    }
-
-    fn exposed(&self) -> f64 {
-        self.exposed.values().sum()
-    }
-}
-
-/// The mean over the players of each actor, and over all ranks.
-fn means(job: &Job<'_>, players: &Players, accounts: &[Account], steps: f64) -> (Vec<Mean>, Mean) {
-    let mut counts = vec![0_u32; job.graph.actors().len()];
-    for actor in &players.actors {
-        counts[actor.index()] += 1;
-    }
-    let ranks: usize = job.graph.actors().iter().map(|actor| actor.ranks.len()).sum();
-    let mut actors = vec![Mean::default(); counts.len()];
-    let mut all = Mean::default();
-    for (account, actor) in accounts.iter().zip(&players.actors) {
-        let part = 1.0 / f64::from(counts[actor.index()]);
-        let weight = job.graph.actors()[actor.index()].ranks.len() as f64 / ranks as f64;
-        actors[actor.index()].add(account, part / steps);
-        all.add(account, part * weight / steps);
-    }
-    (actors, all)
-}
 
 /// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
 fn too_fast(reached: f64) -> Option<String> {
@@ -112,20 +64,7 @@ pub(crate) fn summarise(
     let window = if several { (ends[0], end) } else { (Time::ZERO, end) };
     let steps = if several { ends.len() as f64 - 1.0 } else { 1.0 };
     let span = window.1 - window.0;
-    let account = |player: usize| {
-        let mut account = Account::default();
-        let mut idle = Time::ZERO;
-        for gap in &outcome.gaps[player] {
-            let length = clipped(gap.start, gap.end, window);
-            idle += length;
-            match gap.idle {
-                Idle::Exposed(purpose) => *account.exposed.entry(purpose).or_default() += length,
-                Idle::Waiting => account.waiting += length,
-            }
-        }
-        account.compute = span.saturating_sub(idle);
-        account
-    };
+    let account = |player| Account::new(outcome, player, window, several);
     let accounts: Vec<Account> = (0..players.len()).map(account).collect();
     let last = outcome.last.expect("a step has a node");
     let (of_actors, all) = means(job, players, &accounts, steps);
@@ -198,6 +137,7 @@ pub(crate) fn summarise(
                 kind: dimension.kind,
                 size: dimension.size,
                 bandwidth_gbps: dimension.aggregate().gbps(),
+                line_rate_gbps: line_rate(dimension),
                 algorithm,
                 bytes_per_npu: (used.sent[i] / steps).round() as u64,
                 header_bytes_per_npu: dimension.headers(used.sent[i] / steps).round() as u64,
@@ -234,8 +174,9 @@ pub(crate) fn summarise(
         steps_us,
         compute_us: all.compute,
         exposed_communication_us: all.exposed(),
-        exposed_us: all.exposed,
+        passes: all.passes(),
         waiting_us: all.waiting,
+        exposed_us: all.exposed,
         dimensions,
         utilisation: ratio(sent, capacity(span.as_s())),
         links,
@@ -287,6 +228,7 @@ pub(crate) fn summarise(
             })
             .collect(),
         throughput: each_second(each(span)),
+        time_to_train: None,
         notes,
         what_if: scenario.what_if,
         host: Host::default(),
