@@ -89,6 +89,7 @@ SAMPLES = {
     "tensor.start_overhead": tensor("start_overhead", "10 us", CUT),
     "tensor.partition_overhead": tensor("partition_overhead", "10 us", CUT),
     "tensor.exchange": ({"tensor": SERVERS}, {"tensor": CUT}),
+    "tensor.backup_workers": tensor("backup_workers", 1, {"policy": "fifo"}),
     "tensor.servers.count": tensor("servers", {"count": 1}, SERVERS),
     "tensor.servers.colocated": tensor("servers", {"colocated": False}, SERVERS),
     "tensor.servers.big_array": tensor("servers", {"big_array": "1 MiB"}, SERVERS),

@@ -115,7 +115,7 @@ def test_buffers_are_averages_of_those_that_came(ranks_of):
 def plain(rank, backup):
     model = model_of(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    art.schedule(model, optimizer, backup_workers=backup)
+    art.schedule(model, optimizer, job={"schema_version": 1, "backup_workers": backup})
     for step in range(3):
         gradients(model, rank, step)
         model[0].bias.grad = None  # unused on all ranks
@@ -124,7 +124,7 @@ def plain(rank, backup):
     return [each.detach() for each in model.parameters()], optimizer.state[model[0].bias]
 
 
-def test_what_has_no_gradient_makes_no_step(ranks_of):
+def test_the_job_file_says_it_too_and_what_has_no_gradient_makes_no_step(ranks_of):
     said = ranks_of(plain, ranks=3)(1)
     for parameters, state in said:
         assert not state

@@ -84,6 +84,10 @@ pub struct Job {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub every: u32,
+    /// How many ranks a step of `allrail.torch` does not wait for: gradients are averaged over those that come in
+    /// time, later ones are dropped. They travel whole after the backward pass.
+    #[serde(default)]
+    pub backup_workers: u32,
     /// Whether parameters that have made the step under way are given back what they were before it when a
     /// rank is lost. Costs a copy of parameters and optimizer state.
     #[serde(default)]

@@ -4,13 +4,27 @@
 //! the three numbers and the seed are hashed (splitmix64) to four uniform draws, whose sum, scaled
 //! to mean 1 and the given standard deviation, is the factor. A sum of four draws is bell-shaped and
 //! bounded (± 2√3 deviations, about 3.46), and needs no function whose last bit differs between machines.
+//! Whether a straggler that is slow now and then is slow is one uniform draw for its (rank, iteration).
 
-use allrail_core::Time;
+use allrail_core::{Rank, Time};
 
 use crate::error::WorkloadError;
 use crate::graph::{ActorId, NodeId};
 use crate::slow_links::SlowLinks;
 use crate::spec::{Jitter, Workload};
+
+/// A rank that is slow in some iterations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowNowAndThen {
+    /// Which.
+    pub rank: Rank,
+    /// Index of the entry that says so.
+    pub entry: u32,
+    /// What its compute times are multiplied by then.
+    pub factor: f64,
+    /// How likely that is in an iteration.
+    pub probability: f64,
+}
 
 /// What disturbs a step.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +33,8 @@ pub struct Perturbation {
     deviation: f64,
     /// By actor.
     slow: Vec<f64>,
+    /// By actor: when its only rank is slow.
+    now_and_then: Vec<Vec<SlowNowAndThen>>,
     /// Of the network.
     pub slow_links: Option<SlowLinks>,
 }
@@ -28,13 +44,34 @@ impl Perturbation {
     #[must_use]
     pub fn new(seed: u64, jitter: Option<Jitter>, slow: Vec<f64>) -> Self {
         let deviation = jitter.map_or(0.0, |jitter| jitter.deviation);
-        Self { seed, deviation, slow, slow_links: None }
+        Self { seed, deviation, slow, ..Self::default() }
+    }
+
+    /// With ranks that are slow in some iterations, by actor.
+    #[must_use]
+    pub fn with_now_and_then(mut self, slow: Vec<Vec<SlowNowAndThen>>) -> Self {
+        self.now_and_then = slow;
+        self
+    }
+
+    /// By how much an actor is slower in an iteration.
+    fn slowness(&self, actor: ActorId, iteration: u32) -> f64 {
+        let fixed = self.slow.get(actor.index()).copied().unwrap_or(1.0);
+        let drawn = self.now_and_then.get(actor.index()).map_or(&[][..], Vec::as_slice);
+        let factor = |one: &SlowNowAndThen| {
+            let place = (u64::from(one.rank.0) << 32) | u64::from(one.entry);
+            let draw = mix(self.seed ^ mix(place ^ mix(!u64::from(iteration))));
+            #[expect(clippy::cast_precision_loss, reason = "53 bits")]
+            let uniform = (draw >> 11) as f64 / (1u64 << 53) as f64;
+            if uniform < one.probability { one.factor } else { 1.0 }
+        };
+        drawn.iter().map(factor).fold(fixed, std::ops::Mul::mul)
     }
 
     /// What the compute time of a node is multiplied by in an iteration.
     #[must_use]
     pub fn factor(&self, actor: ActorId, node: NodeId, iteration: u32) -> f64 {
-        let slow = self.slow.get(actor.index()).copied().unwrap_or(1.0);
+        let slow = self.slowness(actor, iteration);
         if self.deviation == 0.0 {
             return slow;
         }
@@ -62,7 +99,9 @@ impl Perturbation {
     /// Whether no compute time changes.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.deviation == 0.0 && self.slow.iter().all(|slow| *slow == 1.0)
+        self.deviation == 0.0
+            && self.slow.iter().all(|slow| *slow == 1.0)
+            && self.now_and_then.iter().all(Vec::is_empty)
     }
 }
 
@@ -85,6 +124,13 @@ pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadEr
             let why = "compute times are multiplied by it";
             let hint = "above 1 is slower; 1.2 takes 20 % longer";
             return Err(WorkloadError::new(field("factor"), straggler.factor, why, hint));
+        }
+        if let Some(probability) = straggler.probability
+            && !(probability > 0.0 && probability <= 1.0)
+        {
+            let why = "it is the part of iterations in which a rank is slow";
+            let hint = "above 0, to 1; 0.05 is one in twenty, and left out they are slow in all";
+            return Err(WorkloadError::new(field("probability"), probability, why, hint));
         }
         let outside = straggler.ranks.iter().find(|rank| u64::from(rank.0) >= npus);
         if let Some(rank) = outside {

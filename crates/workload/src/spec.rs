@@ -324,6 +324,12 @@ pub struct Straggler {
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[schemars(example = 1.5)]
     pub factor: f64,
+    /// How likely each of them is slow in an iteration, drawn by the seed for every rank and iteration; in all
+    /// iterations if left out.
+    #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 0.05)]
+    pub probability: Option<f64>,
 }
 
 /// Links that carry less than they should, drawn by the seed.

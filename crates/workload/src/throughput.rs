@@ -68,6 +68,21 @@ impl StepWork {
     }
 }
 
+impl Throughput {
+    /// What of it counts where gradients of a part of the samples alone are averaged.
+    #[must_use]
+    pub fn of_which(self, averaged: f64) -> Self {
+        let part = |rate: f64| rate * averaged;
+        Self {
+            samples_per_s: part(self.samples_per_s),
+            tokens_per_s_per_npu: self.tokens_per_s_per_npu.map(part),
+            tflops_per_npu: self.tflops_per_npu.map(part),
+            mfu: self.mfu.map(part),
+            ..self
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

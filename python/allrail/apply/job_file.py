@@ -119,6 +119,9 @@ def _asked(decision: Decision, taken: tuple[int, ...]) -> dict[str, Any]:
         schedule.setdefault("smallest_chunk", "0 B")
     if named := _algorithms(decision, said, taken):
         schedule["algorithms"] = named
+    if "tensor.backup_workers" in said:
+        _check_backup(said)
+        return {"schedule": schedule, "backup_workers": said["tensor.backup_workers"]}
     tensor, exchange = _tensor(decision)
     asked: dict[str, Any] = {"schedule": schedule, "exchange": exchange}
     if key := _one_order(decision):
@@ -138,6 +141,16 @@ def _asked(decision: Decision, taken: tuple[int, ...]) -> dict[str, Any]:
     if coordination := _coordination(decision):
         schedule["coordination"] = coordination
     return asked
+
+
+def _check_backup(said: dict[str, Any]) -> None:
+    """Refuse what steps that do not wait for all ranks do not do."""
+    kept = ("tensor.backup_workers", "tensor.start_overhead", "tensor.partition_overhead")
+    for key, value in said.items():
+        if key.startswith(("tensor.", "coordination.")) and key not in kept:
+            why = "with `backup_workers` gradients travel whole after the backward pass"
+            hint = f"leave `schedule.{key.removesuffix('.policy')}` out, or `backup_workers`"
+            raise refused(_TITLE, key, value, why=why, hint=hint)
 
 
 def _tensor(decision: Decision) -> tuple[dict[str, Any], str]:

@@ -78,6 +78,7 @@ _GRADIENTS = (
 _EXCHANGE = (
     "tensor.barrier",
     "tensor.exchange",
+    "tensor.backup_workers",
     "tensor.servers.count",
     "tensor.servers.colocated",
     "tensor.servers.big_array",

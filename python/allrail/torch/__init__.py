@@ -124,7 +124,8 @@ def schedule(
             every so many steps. None: as the job file says, which says 1 by itself.
         backup_workers: How many ranks a step does not wait for: gradients are averaged over those
             that come in time, and later ones are dropped. Gradients then travel whole after the
-            backward pass, over allrail's own transport.
+            backward pass, over allrail's own transport. None: as the job file says, which says 0 by
+            itself.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
         tune: Whether the first steps try settings (partition, what is sent ahead, chunks) and the
@@ -189,7 +190,8 @@ def schedule(
         if smaller is None:
             smaller = compression_of(found.keys.get("compression"))
         exchange = str(found.keys.get("exchange", "overlap"))
-        backup_workers = backup_workers or 0
+        if backup_workers is None:
+            backup_workers = int(found.keys.get("backup_workers", 0))
         _check_together(every, smaller, exchange, backup=backup_workers)
         if agreement.on("backup workers", backup_workers, same_backup_workers) and not disabled:
             check_backup(found, transport, undo=undo, tune=tune, mesh=mesh is not None)

@@ -55,6 +55,11 @@ pub struct TensorParameters {
     pub partition_overhead: Time,
     /// How gradients travel.
     pub exchange: Exchange,
+    /// How many workers a step does not wait for: it goes on once the gradients of all the others are there,
+    /// averages those, and drops what comes later (backup workers; Chen et al. 2016). A worker is a rank, with
+    /// `exchange: parameter_server` a machine.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub backup_workers: u32,
     /// With `exchange: parameter_server`: the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
@@ -153,6 +158,11 @@ impl LocalSum {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -191,6 +201,7 @@ impl Default for TensorParameters {
             start_overhead: Time::ZERO,
             partition_overhead: Time::ZERO,
             exchange: Exchange::AllReduce,
+            backup_workers: 0,
             servers: None,
             plugins: TensorPlugins::default(),
         }
@@ -275,6 +286,11 @@ impl TensorParameters {
         if self.exchange == Exchange::AllReduce {
             let why = "an all-reduce has no servers".to_owned();
             return Err(wrong("servers", &"", why, "add `exchange: parameter_server`"));
+        }
+        if self.backup_workers > 0 && !servers.synchronous {
+            let why = "servers that do not wait for all workers wait for none".to_owned();
+            let hint = "leave it out, or `synchronous: false`";
+            return Err(wrong("backup_workers", &self.backup_workers, why, hint));
         }
         if let Some(count @ (0 | 65_537..)) = servers.count {
             let why = "there are between 1 and 65,536 servers".to_owned();

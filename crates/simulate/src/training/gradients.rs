@@ -480,7 +480,7 @@ impl Tensors {
                         step,
                         portion: None,
                     };
-                    let Some(Worker { number, turn, group }) = scheduled.worker else {
+                    let Some(Worker { number, group, .. }) = scheduled.worker else {
                         let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
                         wanted.starts.push(start(bytes, &pieces[0]));
                         continue;
@@ -490,15 +490,18 @@ impl Tensors {
                         self.parts.insert((index, operation), pieces.len());
                     }
                     let apart = &self.apart[group];
-                    wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
-                        portion: Some(Portion {
-                            leg,
-                            worker: number,
-                            partition: apart.number(piece),
-                            turn,
-                        }),
-                        overhead: if i == 0 { overhead } else { Time::ZERO },
-                        ..start(piece.bytes.count(), piece)
+                    wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| {
+                        let started = start(piece.bytes.count(), piece);
+                        Start {
+                            portion: Some(Portion {
+                                leg,
+                                worker: number,
+                                partition: apart.number(piece),
+                                round: started.by.iteration,
+                            }),
+                            overhead: if i == 0 { overhead } else { Time::ZERO },
+                            ..started
+                        }
                     }));
                 }
                 Action::Done { tensor } => {

@@ -441,6 +441,7 @@ fn drive(
         slowness: (!job.perturbation.is_none())
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         lag: scenario.workload.lag,
+        backup: parameters.backup_workers,
         every: scenario.workload.every,
         in_turn: scenario.workload.issue == Issue::InTurn,
         acknowledged: scenario.messages.acknowledged,

@@ -225,6 +225,7 @@ impl TrainingScenario {
             ));
         }
         self.tensor().policy()?;
+        self.check_backup_workers()?;
         send_ahead::check(self.schedule.send_ahead, self.world)?;
         paced::check(&self.fabric, self.world)?;
         if ServerCommunicator::asked(&self.tensor()) && self.schedule.send_ahead > Bytes::default()
@@ -255,6 +256,29 @@ impl TrainingScenario {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses what does not go with backup workers.
+    fn check_backup_workers(&self) -> Result<(), SimulateError> {
+        let backup = self.tensor().backup_workers;
+        let refuse = |why: &str, key: &str| {
+            let hint = format!("leave it out, or `{key}`");
+            Err(field("schedule.tensor.backup_workers".to_owned(), backup, why, &hint))
+        };
+        let policy = |tree: &Value| tree.get("policy").and_then(Value::as_str) != Some("none");
+        match (&self.workload, self.schedule.coordination.as_ref().filter(|tree| policy(tree))) {
+            _ if backup == 0 => Ok(()),
+            (_, Some(_)) => {
+                refuse("coordinators wait until every rank has a gradient", "schedule.coordination")
+            }
+            (workload, _) if workload.lag > 0 => {
+                refuse("gradients that are applied later wait for nobody", "workload.lag")
+            }
+            (workload, _) if workload.every > 1 => {
+                refuse("replicas that train apart exchange parameters", "workload.every")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The tensor scheduler and its parameters.

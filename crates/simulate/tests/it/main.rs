@@ -1,6 +1,7 @@
 //! The tests of `allrail-simulate`, one module a subject, linked once.
 
 mod agreement;
+mod backup_workers;
 mod broadcast_and_all_to_all;
 mod common;
 mod concurrent_collectives;

@@ -424,6 +424,7 @@ fn machines() -> impl Strategy<Value = Shown> {
                 placement: if hash { PartitionPlacement::Hash } else { PartitionPlacement::InTurn },
                 big_array: big.map(Bytes::new),
                 synchronous,
+                backup: 0,
                 bandwidth: links.0,
                 own: links.1,
                 latency: Time::from_ns(latency),
@@ -442,17 +443,19 @@ fn transfers() -> impl Strategy<Value = (Shown, Vec<(u64, Transfer)>)> {
     let one = (0u64..60, any::<bool>(), 0u32..8, 1u64..90, -3i64..4, 0u64..20, 0u32..6);
     (machines(), prop::collection::vec(one, 1..10)).prop_map(|(machines, list)| {
         let (mut now, mut transfers) = (0, Vec::new());
+        let mut rounds: BTreeMap<u32, u32> = BTreeMap::new();
         let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
         for (later, push, partition, bytes, priority, overhead, whose) in list {
             let bytes = *sizes.entry(partition).or_insert(bytes);
             let workers = if push { 0..machines.0.workers } else { 0..1 };
+            let round = rounds.entry(partition).or_default();
             for worker in workers {
                 now += later * 1000;
                 let transfer = Transfer {
                     leg: if push { Leg::Push } else { Leg::Pull },
                     worker: (worker + whose) % machines.0.workers,
                     partition,
-                    turn: 0,
+                    round: *round,
                     bytes: Bytes::new(bytes),
                     priority,
                     overhead: Time::from_ns(overhead),
@@ -460,6 +463,7 @@ fn transfers() -> impl Strategy<Value = (Shown, Vec<(u64, Transfer)>)> {
                 };
                 transfers.push((now, transfer));
             }
+            *round += u32::from(push);
         }
         (machines, transfers)
     })
@@ -500,8 +504,8 @@ proptest! {
 
 fn transfer(tag: u64, leg: Leg, worker: u32, partition: u32, bytes: u64) -> (u64, Transfer) {
     let bytes = Bytes::new(bytes);
-    let (turn, priority, overhead) = (0, 0, Time::ZERO);
-    (0, Transfer { leg, worker, partition, turn, bytes, priority, overhead, tag })
+    let (round, priority, overhead) = (0, 0, Time::ZERO);
+    (0, Transfer { leg, worker, partition, round, bytes, priority, overhead, tag })
 }
 
 /// The pushes of all workers, worker by worker: of each, these partitions in order.
@@ -524,6 +528,7 @@ fn separate(workers: u32, servers: u32) -> Machines {
         placement: PartitionPlacement::InTurn,
         big_array: None,
         synchronous: true,
+        backup: 0,
         bandwidth: bandwidth(1),
         own: bandwidth(1),
         latency: Time::ZERO,

@@ -198,6 +198,7 @@ impl Chain<'_> {
                     let mut overhead = (self.overhead)(pieces.len());
                     self.flying.push(((worker, operation), pieces.len()));
                     for piece in pieces.iter().copied() {
+                        let layer = self.layers.len() - 1 - piece.tensor as usize;
                         self.started[worker] += 1;
                         let started = self.started[worker];
                         let rank = if self.ranks { priority << 32 } else { 0 } - started;
@@ -210,7 +211,7 @@ impl Chain<'_> {
                             leg,
                             worker: u32::try_from(worker).expect("few workers"),
                             partition: self.first[piece.tensor as usize] + within,
-                            turn: 0,
+                            round: u32::try_from(self.iteration_of[layer]).expect("few"),
                             bytes: piece.bytes,
                             priority: rank,
                             overhead,
@@ -351,6 +352,7 @@ fn plain(
         placement: told.placement,
         big_array: told.big_array,
         synchronous: told.synchronous,
+        backup: 0,
         bandwidth: gigabyte,
         own: told.bandwidth.unwrap_or(gigabyte),
         latency: Time::from_ns(latency),

@@ -37,7 +37,7 @@ use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 use crate::memory::{self, Memory};
 use crate::models::ModelLayers;
-use crate::perturbation::Perturbation;
+use crate::perturbation::{Perturbation, SlowNowAndThen};
 use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
 use crate::throughput::StepWork;
@@ -58,6 +58,8 @@ pub struct Built {
     pub model: ModelLayers,
     /// By actor: what a straggler's compute times are multiplied by.
     pub slow: Vec<f64>,
+    /// By actor: in which iterations its only rank is slow.
+    pub slow_now_and_then: Vec<Vec<SlowNowAndThen>>,
     /// What was assumed, in words.
     pub notes: Vec<String>,
     /// What a step does, where the workload says it.
@@ -69,7 +71,15 @@ impl Built {
     #[must_use]
     pub fn of_graph(graph: StepGraph) -> Self {
         let (memory, model) = (Memory::default(), ModelLayers::default());
-        Self { graph, memory, model, slow: Vec::new(), notes: Vec::new(), work: None }
+        Self {
+            graph,
+            memory,
+            model,
+            slow: Vec::new(),
+            slow_now_and_then: Vec::new(),
+            notes: Vec::new(),
+            work: None,
+        }
     }
 
     /// With an actor of its own for every rank that is slow.
@@ -82,14 +92,16 @@ impl Built {
         sizes: &[u32],
     ) -> Result<Self, WorkloadError> {
         crate::perturbation::check(workload, sizes)?;
-        let (graph, slow) = split::stragglers(self.graph, &workload.stragglers, sizes)?;
-        Ok(Self { graph, slow, ..self })
+        let (graph, (slow, slow_now_and_then)) =
+            split::stragglers(self.graph, &workload.stragglers, sizes)?;
+        Ok(Self { graph, slow, slow_now_and_then, ..self })
     }
 
     /// What disturbs it.
     #[must_use]
     pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
-        let mut found = Perturbation::new(seed, workload.jitter, self.slow.clone());
+        let mut found = Perturbation::new(seed, workload.jitter, self.slow.clone())
+            .with_now_and_then(self.slow_now_and_then.clone());
         found.slow_links = workload.slow_links.as_ref().and_then(|said| SlowLinks::new(seed, said));
         found
     }
@@ -107,7 +119,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let memory = memory::estimate(&plan, &orders);
     fits(workload, &memory)?;
     let graph = graph(&plan, &orders)?;
-    let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
+    let (graph, (slow, slow_now_and_then)) = split::stragglers(graph, &workload.stragglers, sizes)?;
     let mut notes = vec![plan.layout.words()];
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
@@ -118,7 +130,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     if let Some(tokens) = plan.model.tokens {
         notes.push(format!("{tokens} tokens a sample"));
     }
-    Ok(Built { graph, memory, slow, notes, work, model: plan.model })
+    Ok(Built { graph, memory, slow, slow_now_and_then, notes, work, model: plan.model })
 }
 
 /// What a workload's step holds of the memory of the NPU that needs most.

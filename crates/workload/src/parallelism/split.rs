@@ -5,7 +5,7 @@
 //! colouring is (1-dimensional Weisfeiler and Leman), of the ranks alone that messages join to slow
 //! ones, over whatever others. Each further class becomes an actor beside the first: it has the
 //! same nodes, and every group of the class has it as a further member. Peers are positions within a
-//! group, so they hold as they are.
+//! group, so they hold as they are. A rank that is slow in drawn iterations is like no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,15 @@ use allrail_core::Rank;
 
 use crate::error::WorkloadError;
 use crate::graph::{Actor, ActorId, Builder, Group, Node, NodeId, StepGraph, Work};
+use crate::perturbation::SlowNowAndThen;
 use crate::spec::Straggler;
 
 /// What a rank is slow by, and its classes.
 struct Classes {
-    /// Of slow ranks.
+    /// Of ranks that are always slow.
     factors: BTreeMap<Rank, f64>,
+    /// Of ranks that are slow in some iterations.
+    drawn: BTreeMap<Rank, Vec<SlowNowAndThen>>,
     /// Of ranks that are slow or that messages join to one. All others are alike.
     class: BTreeMap<Rank, usize>,
 }
@@ -28,21 +31,37 @@ type Neighbours = Vec<(usize, usize, Vec<usize>)>;
 
 fn classes(graph: &StepGraph, stragglers: &[Straggler], sizes: &[u32]) -> Classes {
     let mut factors: BTreeMap<Rank, f64> = BTreeMap::new();
-    for straggler in stragglers {
-        for rank in &straggler.ranks {
-            *factors.entry(*rank).or_insert(1.0) *= straggler.factor;
+    let mut drawn: BTreeMap<Rank, Vec<SlowNowAndThen>> = BTreeMap::new();
+    for (entry, straggler) in (0u32..).zip(stragglers) {
+        let factor = straggler.factor;
+        for rank in straggler.ranks.iter().copied() {
+            match straggler.probability.filter(|_| factor != 1.0) {
+                Some(probability) => {
+                    let one = SlowNowAndThen { rank, entry, factor, probability };
+                    let known = drawn.entry(rank).or_default();
+                    // Named twice in one entry, a rank is drawn once.
+                    if known.last().is_none_or(|last| last.entry != entry) {
+                        known.push(one);
+                    }
+                }
+                None => *factors.entry(rank).or_insert(1.0) *= factor,
+            }
         }
     }
     factors.retain(|_, factor| *factor != 1.0);
-    let joined = joined(graph, &factors, sizes);
+    let slow: BTreeSet<Rank> = factors.keys().chain(drawn.keys()).copied().collect();
+    let joined = joined(graph, &slow, sizes);
     // Classes are numbered in the order of what tells them apart, so that numbers say nothing of ranks.
-    let factor = |rank: &Rank| factors.get(rank).copied().unwrap_or(1.0).to_bits();
+    let factor = |rank: &Rank| {
+        let own = drawn.get_key_value(rank).map(|(rank, _)| *rank);
+        (factors.get(rank).copied().unwrap_or(1.0).to_bits(), own)
+    };
     let mut class = numbered(joined.keys().map(|rank| (*rank, factor(rank))));
     let mut count = 0;
     loop {
         let found = class.values().collect::<BTreeSet<_>>().len();
         if found == count {
-            return Classes { factors, class };
+            return Classes { factors, drawn, class };
         }
         count = found;
         // A rank that runs nothing is in no class.
@@ -70,7 +89,7 @@ fn numbered<K: Ord + Clone>(keys: impl Iterator<Item = (Rank, K)>) -> BTreeMap<R
 /// members of the rank's own.
 fn joined(
     graph: &StepGraph,
-    factors: &BTreeMap<Rank, f64>,
+    slow: &BTreeSet<Rank>,
     sizes: &[u32],
 ) -> BTreeMap<Rank, Vec<(usize, Vec<Rank>)>> {
     let mut messages = vec![false; graph.groups().len()];
@@ -84,7 +103,7 @@ fn joined(
         actors.extend(actor.ranks.iter().map(|rank| (*rank, i)));
     }
     let mut joined = BTreeMap::new();
-    let mut left: Vec<Rank> = factors.keys().copied().collect();
+    let mut left: Vec<Rank> = slow.iter().copied().collect();
     while let Some(rank) = left.pop() {
         let Some(actor) = actors.get(&rank).filter(|_| !joined.contains_key(&rank)) else {
             continue;
@@ -119,7 +138,10 @@ fn members(group: &Group, rank: Rank, sizes: &[u32]) -> Vec<Rank> {
     members.into_iter().map(Rank).collect()
 }
 
-/// A graph in which every straggler has its actor, and each actor's factor. `sizes` are those of
+/// Of every actor, its factor and what is drawn of it.
+pub type Slow = (Vec<f64>, Vec<Vec<SlowNowAndThen>>);
+
+/// A graph in which every straggler has its actor, and how slow each actor is. `sizes` are those of
 /// the fabric's dimensions.
 ///
 /// # Errors
@@ -128,14 +150,14 @@ pub fn stragglers(
     graph: StepGraph,
     stragglers: &[Straggler],
     sizes: &[u32],
-) -> Result<(StepGraph, Vec<f64>), WorkloadError> {
+) -> Result<(StepGraph, Slow), WorkloadError> {
     if stragglers.is_empty() {
-        let slow = vec![1.0; graph.actors().len()];
+        let slow = (vec![1.0; graph.actors().len()], Vec::new());
         return Ok((graph, slow));
     }
     let found = classes(&graph, stragglers, sizes);
     let mut builder = Builder::default();
-    let mut slow = Vec::new();
+    let mut slow: Slow = (Vec::new(), Vec::new());
     // By old actor: its new ones.
     let mut copies: Vec<Vec<ActorId>> = Vec::new();
     for actor in graph.actors() {
@@ -149,7 +171,8 @@ pub fn stragglers(
         }
         let mut ours = Vec::new();
         for (class, ranks) in classes.into_iter().filter(|(_, ranks)| !ranks.is_empty()) {
-            let own = found.factors.get(&ranks[0]).copied();
+            let first = ranks[0];
+            let own = found.factors.get(&first).copied();
             let name = match (own, ranks.as_slice()) {
                 _ if class.is_none() => actor.name.clone(),
                 (_, [only]) => format!("{} ({only})", actor.name),
@@ -157,7 +180,8 @@ pub fn stragglers(
                 (None, many) => format!("{} ({} beside slow ranks)", actor.name, many.len()),
             };
             ours.push(builder.actor(Actor { name, ranks }));
-            slow.push(own.unwrap_or(1.0));
+            slow.0.push(own.unwrap_or(1.0));
+            slow.1.push(found.drawn.get(&first).cloned().unwrap_or_default());
         }
         copies.push(ours);
     }

@@ -91,6 +91,7 @@ fn is_plain(scenario: &TrainingScenario) -> Result<bool, SimulateError> {
         && scenario.schedule.coordination.is_none()
         && parameters.has_barrier()?
         && parameters.policy()?.reads().is_empty()
+        && parameters.backup_workers == 0
         && workload.iterations > 1
         && workload.lag == 0
         && workload.every == 1

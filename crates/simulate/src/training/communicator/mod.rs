@@ -92,8 +92,8 @@ pub struct Portion {
     pub worker: u32,
     /// Number of the partition among the group's, in the order of the forward pass.
     pub partition: u32,
-    /// Which of the iterations under way it belongs to.
-    pub turn: u32,
+    /// Number of the iteration that it belongs to.
+    pub round: u32,
 }
 
 impl Submission {
@@ -179,6 +179,11 @@ pub trait Communicator {
 
     /// How busy it has been up to `now`, what is still under way included.
     fn usage(&self, now: Time) -> Usage;
+
+    /// Of parameter servers: how many bytes that workers pushed were summed, and how many dropped.
+    fn taken(&self) -> Option<(f64, f64)> {
+        None
+    }
 
     /// The dimension that such a request keeps busy for longest, for the report; `None` where it is
     /// not known.

@@ -61,6 +61,8 @@ impl Driver<'_> {
         self.iterations.push_back(Iteration {
             number,
             total_left: self.shape.states as u64,
+            ranks_left: self.players.weights.iter().sum(),
+            ended: false,
             left,
             sources_left: self
                 .players

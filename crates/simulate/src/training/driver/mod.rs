@@ -19,6 +19,8 @@
 //! iteration to end. With a *lag* both wait for the computing of this iteration and for all of the one before:
 //! what is exchanged meanwhile is applied one iteration later.
 //!
+//! With *backup* workers an exchange does not wait for the last ranks (`partly`).
+//!
 //! With a *slowdown* a player computes slower while gradients of it are exchanged (`pace`).
 //!
 //! At one time, everything that ends is taken in before anything that waits is chosen.
@@ -28,6 +30,7 @@ mod iterations;
 mod nodes;
 mod outcome;
 mod pace;
+mod partly;
 pub mod record;
 mod shape;
 mod stall;
@@ -47,6 +50,7 @@ use crate::training::driver::record::{ByPass, Ran, Record};
 use crate::training::gradients::{Step, Tensors};
 use crate::training::players::Players;
 pub use outcome::{Outcome, Priority, Records, Settings};
+use partly::Partly;
 use shape::Shape;
 
 /// One iteration under way, or just over.
@@ -61,7 +65,18 @@ struct Iteration {
     /// For every player, how many nodes are not over that no exchange of gradients comes before.
     computing_left: Vec<u32>,
     total_left: u64,
+    /// How many ranks are not through it, and whether it is over for all that are waited for.
+    ranks_left: u32,
+    ended: bool,
     records: Vec<Record>,
+}
+
+impl Iteration {
+    /// So many ranks more are through it: whether it is over now, as all but some are.
+    fn is_through(&mut self, ranks: u32, left_out: u32) -> bool {
+        self.ranks_left -= ranks;
+        !std::mem::replace(&mut self.ended, self.ranks_left <= left_out) && self.ended
+    }
 }
 
 /// A player's compute engine.
@@ -126,6 +141,8 @@ pub struct Driver<'a> {
     /// Who has come to a collective, by (process group, iteration, place among the group's).
     gatherings: BTreeMap<(u32, u32, u32), Vec<Ran>>,
     mailboxes: BTreeMap<MessageKey, Mailbox>,
+    /// Exchanges that do not wait for everyone.
+    partly: Partly,
     flying: Vec<Flying>,
     free: Vec<u64>,
     timers: EventQueue<Timer>,
@@ -156,6 +173,7 @@ impl<'a> Driver<'a> {
         settings: &'a Settings<'a>,
     ) -> Result<Self, SimulateError> {
         let shape = Shape::new(graph, players)?;
+        let partly = Partly::new(graph, players, settings.backup, tensors.are_apart())?;
         let mut engines = Vec::new();
         engines.resize_with(players.len(), Engine::default);
         Ok(Self {
@@ -169,6 +187,7 @@ impl<'a> Driver<'a> {
             engines,
             gatherings: BTreeMap::new(),
             mailboxes: BTreeMap::new(),
+            partly,
             flying: Vec::new(),
             free: Vec::new(),
             timers: EventQueue::new(),
@@ -248,6 +267,7 @@ impl<'a> Driver<'a> {
             }
         }
         let mut out = self.out;
+        out.averaged = self.partly.averaged(self.communicator.taken());
         out.talk = self.tensors.counts();
         out.ends.truncate(self.settings.measured as usize);
         out.records = Records {
@@ -355,15 +375,24 @@ impl<'a> Driver<'a> {
     fn settle(&mut self, now: Time) {
         while let Some(ran) = self.over.pop() {
             let index = self.shape.index(ran.player, ran.node);
+            let backup = self.settings.backup;
+            let left_out = self.partly.ranks(backup);
+            let weight = self.players.weights[ran.player as usize];
             let iteration = self.iteration(ran.iteration).expect("it is under way");
             iteration.records[index].finish = now;
             iteration.left[ran.player as usize] -= 1;
             iteration.total_left -= 1;
-            let (player_over, all_over) =
-                (iteration.left[ran.player as usize] == 0, iteration.total_left == 0);
+            let player_over = iteration.left[ran.player as usize] == 0;
+            let mut all_over = iteration.total_left == 0;
+            if backup > 0 {
+                all_over = player_over && iteration.is_through(weight, left_out);
+            }
             self.engines[ran.player as usize].over = Some(ran);
             if self.settings.lag > 0 {
                 self.lag_on(now, ran, player_over);
+            }
+            if self.settings.backup > 0 && player_over {
+                self.forget_partly(ran);
             }
             self.nodes_done += 1;
             self.end_turn(ran);

@@ -28,6 +28,7 @@ impl Driver<'_> {
         let node = self.graph.node(ran.node);
         match node.work {
             Work::Compute { time } if time == Time::ZERO => self.over.push(ran),
+            Work::Compute { .. } if self.is_left_out(ran) => self.over.push(ran),
             Work::Compute { time } if self.graph.is_delay(ran.node) => {
                 self.timers.push(now + time, 0, Timer::Passed { ran });
             }
@@ -103,6 +104,10 @@ impl Driver<'_> {
         let process_group = self.players.process_group(ran.player, group);
         let players = &self.players.process_groups[process_group as usize].players;
         let expected = players.len();
+        if self.settings.backup > 0 {
+            self.come_partly(now, ran, process_group);
+            return;
+        }
         if self.tensors.takes(ran.node) {
             let position = players.iter().position(|player| *player == ran.player);
             let position = position.expect("a player is in its process group");
@@ -190,7 +195,8 @@ impl Driver<'_> {
 
     /// Lets the tensor schedulers act on what has come; whether any did.
     pub(super) fn feed(&mut self, now: Time) -> bool {
-        let Some(wanted) = self.tensors.act(now) else { return false };
+        let began = self.begin_partly(now);
+        let Some(wanted) = self.tensors.act(now) else { return began };
         for (scheduler, id, at) in wanted.timers {
             self.timers.push(at, 1, Timer::Tensor { scheduler, id });
         }
@@ -218,6 +224,9 @@ impl Driver<'_> {
                 ..Submission::of(start.ask, priority)
             };
             self.submit(now, start.by, submission, flying);
+        }
+        if self.settings.backup > 0 {
+            self.exchanged_partly(&wanted.over);
         }
         self.over.extend(wanted.over);
         true

@@ -22,6 +22,8 @@ pub struct Settings<'a> {
     pub slowness: Option<&'a dyn Fn(u32, NodeId, u32) -> f64>,
     /// How many iterations later gradients are applied: 0 or 1.
     pub lag: u32,
+    /// How many ranks an exchange of gradients does not wait for.
+    pub backup: u32,
     /// Gradients, or the parameters of replicas that train apart, are exchanged in the last of every
     /// so many iterations.
     pub every: u32,
@@ -66,6 +68,8 @@ pub struct Outcome {
     pub started: Vec<u64>,
     /// What coordinators said, where there are any.
     pub talk: Option<Counts>,
+    /// With backup workers: the part of all gradients, in bytes, that was averaged.
+    pub averaged: Option<f64>,
     /// For each player, when its compute engine had nothing to do.
     pub gaps: Vec<Vec<Gap>>,
     /// How long each player has computed at the end of the first and of the last iteration measured.

@@ -36,6 +36,17 @@ fn too_fast(reached: f64) -> Option<String> {
     })
 }
 
+/// Says what backup workers cost.
+fn dropped(scenario: &TrainingScenario, averaged: f64) -> String {
+    let backup = scenario.tensor().backup_workers;
+    let workers = if backup == 1 { "worker" } else { "workers" };
+    format!(
+        "a step does not wait for {backup} {workers}: {:.1} % of all gradients came too late and were dropped; \
+         throughput counts samples whose gradients were averaged, and convergence is not modelled",
+        100.0 * (1.0 - averaged)
+    )
+}
+
 /// Says why a dimension carries more than its bandwidth, where it does.
 fn above_all(dimension: &DimensionResult) -> Option<String> {
     let used = dimension.utilisation.filter(|used| *used > 1.0)?;
@@ -152,7 +163,13 @@ pub(crate) fn summarise(
         steps_us.push(end.saturating_sub(before).as_us());
         before = *end;
     }
-    let longest = accounts.iter().map(|account| account.compute).max().unwrap_or(Time::ZERO);
+    let computed = accounts.iter().map(|account| account.compute);
+    let longest = match outcome.averaged {
+        None => computed.max(),
+        // Slow ranks are not waited for.
+        Some(_) => computed.min(),
+    };
+    let longest = longest.unwrap_or(Time::ZERO);
     let bytes_bound = sent / bandwidths.iter().sum::<f64>() * 1e6 / steps;
     let (links, busiest_links) =
         wires.map(|wires| links::busy(wires, &used.links, span)).unwrap_or_default();
@@ -164,6 +181,7 @@ pub(crate) fn summarise(
         notes.push(memory.words());
     }
     notes.extend(dimensions.iter().filter_map(above_all));
+    notes.extend(outcome.averaged.map(|averaged| dropped(scenario, averaged)));
     let each_second =
         |time: f64| job.work.and_then(|work| work.each_second(time / 1e6, request.fabric.npus()));
     notes.extend(each_second(all.compute).and_then(|computing| too_fast(computing.hfu?)));
@@ -227,7 +245,10 @@ pub(crate) fn summarise(
                 waiting_us: mean.waiting,
             })
             .collect(),
-        throughput: each_second(each(span)),
+        throughput: each_second(each(span)).map(|all| match outcome.averaged {
+            Some(averaged) => all.of_which(averaged),
+            None => all,
+        }),
         time_to_train: None,
         notes,
         what_if: scenario.what_if,

@@ -22,8 +22,9 @@
 //! side on as many connections: worker `w` begins with the part of server `w`.
 //!
 //! A server sums the messages of a push as they arrive, in its one thread. Where it waits for all (*synchronous*)
-//! the word goes to every worker once it has the last worker's; else to each worker once it has its own. A
-//! worker's push has *arrived* when the server has its bytes, and is *over* with the word.
+//! the word goes to every worker once it has the last worker's; else to each worker once it has its own. With
+//! *backup* workers it does not wait for the last ones: what comes later is dropped, neither summed nor waited
+//! for. A worker's push has *arrived* when the server has its bytes, and is *over* with the word.
 //!
 //! A worker and a server on one machine share its links, and what they exchange takes none.
 //!
@@ -66,9 +67,6 @@ pub enum Happened {
     },
 }
 
-/// How many exchanges of a partition may be under way.
-const TURNS: usize = 2;
-
 /// Smaller goes first: by priority, or in order by when it came to the line; then as its worker submitted it; then
 /// by turns; then as it was submitted among all, and part by part.
 type Rank = (Reverse<i64>, Time, u64, u32, u64, u32);
@@ -105,8 +103,6 @@ struct Operation {
     /// Messages that have not arrived, and that were not answered.
     missing: u32,
     unanswered: u32,
-    /// How often its worker has pushed the partition before.
-    round: u32,
 }
 
 /// What travels between a worker and one server.
@@ -157,10 +153,12 @@ pub struct Servers {
     operations: Slots<Operation>,
     messages: Slots<Message>,
     events: EventQueue<Inner>,
-    /// By partition, turn and worker, how often it was pushed.
-    rounds: Vec<u32>,
-    /// By partition, turn, round and server: messages that wait for other workers'.
-    gathered: BTreeMap<(u32, u32, u32, u32), Vec<u32>>,
+    /// By partition, round and server: messages that wait for other workers'.
+    gathered: BTreeMap<(u32, u32, u32), Vec<u32>>,
+    /// With backup workers: by partition and server, the last round that was answered.
+    answered: BTreeMap<(u32, u32), u32>,
+    /// Messages of pushes that were summed, and that were dropped, in bytes.
+    taken: (f64, f64),
     /// By worker: how much it has submitted.
     submitted: Vec<u64>,
     all: u64,
@@ -189,8 +187,9 @@ impl Servers {
             operations: Slots::default(),
             messages: Slots::default(),
             events: EventQueue::new(),
-            rounds: Vec::new(),
             gathered: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            taken: (0.0, 0.0),
             submitted: vec![0; workers as usize],
             all: 0,
         }
@@ -208,17 +207,6 @@ impl Servers {
     /// If its leg is neither push nor pull, or it takes longer than the clock holds.
     pub fn submit(&mut self, now: Time, transfer: Transfer) {
         assert!(transfer.leg != Leg::Whole, "servers are pushed to and pulled from");
-        let mut round = 0;
-        if transfer.leg == Leg::Push {
-            let workers = self.machines.workers as usize;
-            let row = transfer.partition as usize * TURNS + transfer.turn as usize;
-            let place = row * workers + transfer.worker as usize;
-            if self.rounds.len() <= place {
-                self.rounds.resize((row + 1) * workers, 0);
-            }
-            round = self.rounds[place];
-            self.rounds[place] += 1;
-        }
         let submitted = &mut self.submitted[transfer.worker as usize];
         *submitted += 1;
         let sequence = *submitted;
@@ -230,7 +218,6 @@ impl Servers {
             stage: 0,
             missing: 0,
             unanswered: 0,
-            round,
         });
         match transfer.leg {
             Leg::Push => self.proceed(now, operation),
@@ -308,6 +295,12 @@ impl Servers {
             down: mean(&|worker| self.count + worker),
             local: (0..self.locals).map(local).collect(),
         }
+    }
+
+    /// How many bytes that workers pushed were summed, and how many came too late.
+    #[must_use]
+    pub fn taken(&self) -> (f64, f64) {
+        self.taken
     }
 
     fn local(&self, worker: u32, line: u32) -> u32 {

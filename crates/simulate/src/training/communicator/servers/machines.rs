@@ -55,6 +55,9 @@ pub struct Machines {
     pub big_array: Option<Bytes>,
     /// Whether a server answers once it has every worker's push; else each by itself.
     pub synchronous: bool,
+    /// How many workers' pushes a synchronous server does not wait for: it drops what comes later, and
+    /// answers it at once. Fewer than workers.
+    pub backup: u32,
     /// Of a worker's link, each way.
     pub bandwidth: Bandwidth,
     /// Of the link of a server's own machine, each way.
@@ -84,8 +87,8 @@ pub struct Transfer {
     pub worker: u32,
     /// Number of the partition, in the order of the forward pass: a name, and where it lies.
     pub partition: u32,
-    /// Which of two exchanges of it that are under way: 0 or 1.
-    pub turn: u32,
+    /// Which exchange of it: the number of the iteration.
+    pub round: u32,
     /// Its size.
     pub bytes: Bytes,
     /// Higher goes first on every line.

@@ -212,6 +212,7 @@ impl Of {
             placement: told.placement,
             big_array: Some(told.big_array.unwrap_or(BIG_ARRAY)),
             synchronous: told.synchronous,
+            backup: parameters.backup_workers,
             bandwidth: real(link),
             own: real(told.bandwidth.unwrap_or(link)),
             latency: dimension.latency,
@@ -324,7 +325,7 @@ impl Communicator for ServerCommunicator<'_> {
                 leg: portion.leg,
                 worker: portion.worker,
                 partition: portion.partition,
-                turn: portion.turn,
+                round: portion.round,
                 bytes,
                 priority,
                 overhead,
@@ -392,6 +393,11 @@ impl Communicator for ServerCommunicator<'_> {
             _ => now.saturating_sub(self.since),
         };
         Usage { active: self.active + open, ..usage }
+    }
+
+    fn taken(&self) -> Option<(f64, f64)> {
+        let each = self.of.iter().flatten().map(|of| of.servers.taken());
+        Some(each.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1)))
     }
 
     fn bottleneck(&mut self, ask: Ask) -> Option<u32> {

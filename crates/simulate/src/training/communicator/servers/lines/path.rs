@@ -139,12 +139,32 @@ impl Servers {
             self.events.push(now + self.machines.latency, 1, Inner::Arrived { operation: index });
         }
         match self.machines.sum {
+            _ if self.is_late(message) => self.drop(now, number),
             Some(sum) => {
                 let (thread, time) = (self.thread(message.server), self.bytes(message, sum));
                 self.queue(now, thread, index, Work::Sum(number), time);
             }
             None => self.summed(now, number),
         }
+    }
+
+    /// Whether enough other workers' pushes of a message's round have come before it.
+    fn is_late(&self, message: Message) -> bool {
+        let Transfer { partition, round, .. } = self.operations.get(message.operation).transfer;
+        self.answered.get(&(partition, message.server)).is_some_and(|last| round <= *last)
+    }
+
+    /// A message of a push is not summed.
+    fn drop(&mut self, now: Time, number: u32) {
+        self.taken.1 += self.size(number);
+        self.word(now, number);
+    }
+
+    /// The bytes of a message.
+    fn size(&self, number: u32) -> f64 {
+        let message = self.messages.get(number);
+        let bytes = self.operations.get(message.operation).transfer.bytes.count();
+        bytes as f64 * message.part.0 as f64 / message.part.1 as f64
     }
 
     /// A server has taken a message of a push in.
@@ -154,12 +174,20 @@ impl Servers {
             return;
         }
         let message = *self.messages.get(number);
-        let operation = self.operations.get(message.operation);
-        let Transfer { partition, turn, .. } = operation.transfer;
-        let key = (partition, turn, operation.round, message.server);
+        if self.is_late(message) {
+            // Its round was answered while the server's thread summed it.
+            self.drop(now, number);
+            return;
+        }
+        let Transfer { partition, round, .. } = self.operations.get(message.operation).transfer;
+        self.taken.0 += self.size(number);
+        let key = (partition, round, message.server);
         let gathered = self.gathered.entry(key).or_default();
         gathered.push(number);
-        if gathered.len() == self.machines.workers as usize {
+        if gathered.len() == (self.machines.workers - self.machines.backup) as usize {
+            if self.machines.backup > 0 {
+                self.answered.insert((partition, message.server), round);
+            }
             for number in self.gathered.remove(&key).into_iter().flatten() {
                 self.word(now, number);
             }
