@@ -69,7 +69,9 @@ impl PlanFile {
     /// The order in which dimensions serve stages, where a scenario asks for `order`.
     #[must_use]
     pub(crate) fn order(&self, order: Order, world: WorldKind) -> Order {
-        let here = self.plans.iter().all(|plan| plan.order_made_in == world.tag());
+        let here = self.plans.iter().all(|plan| {
+            WORLDS.iter().any(|(kind, tag, _)| *kind == world && *tag == plan.order_made_in)
+        });
         self.free_order.filter(|_| here && order.keeps_to_plans()).unwrap_or(order)
     }
 

@@ -531,6 +531,11 @@ class Straggler(Node):
     factor: Annotated[float, Number(above=0, example="1.5")] = Field(
         description="Their compute times are multiplied by it."
     )
+    probability: Annotated[float, Number(above=0, example="0.05")] | None = Field(
+        default=None,
+        description="How likely each of them is slow in an iteration, drawn by the seed for "
+        "every rank and iteration; in all iterations if left out.",
+    )
 
 
 class Jitter(Node):

@@ -217,6 +217,7 @@ const BANDWIDTH_OPTIMAL: [Operation; 3] =
 /// Greedy queues have anomalies (Graham, 1969): what ends earlier may come in the way of what was to go first. How large
 /// they are is stated in the guide of schedulers; a fixed plan in its planned order has none ([`crate::laws`]).
 #[test]
+#[expect(clippy::print_stdout, reason = "the figures of the guide, for whoever asks")]
 fn more_bandwidth_makes_a_greedy_schedule_hardly_slower() {
     for policy in ["baseline", "round_robin", "themis"] {
         for order in [Order::FIFO, Order::SMALLEST_FIRST, Order::PLANNED] {
@@ -267,6 +268,7 @@ fn ring_of(size: u32) -> Value {
 
 /// Stages and replicas share a ring: a replica's ranks are four hops apart, and four groups have the same cables.
 #[test]
+#[expect(clippy::print_stdout, reason = "the figures of the guide, for whoever asks")]
 fn a_step_on_parts_of_a_ring_takes_about_as_long_in_every_model() {
     for (schedule, layout) in [("1f1b", [4, 2]), ("dual_pipe", [4, 2]), ("dual_pipe", [2, 4])] {
         for hidden in [64, 512] {

@@ -120,6 +120,7 @@ fn an_order_that_ranks_do_not_share_is_in_the_plan() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the rows, for whoever asks")]
 fn on_any_fabric_in_every_model() {
     let number = |key| std::env::var(key).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("LAW_FIRST_SEED").unwrap_or(0);

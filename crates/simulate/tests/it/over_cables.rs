@@ -273,7 +273,6 @@ fn a_twisted_torus_is_planned_along_its_rings() {
     assert!(planned.fabric.dimensions[0].wiring.is_none(), "rings along the last dimension");
     let straight = result(&scenario(&of(json!({})))).expect("it runs").time_us;
     let time = result(&planned).expect("it runs").time_us;
-    println!("twisted {time}, straight {straight}");
     assert!(time < 1.25 * straight, "{time} {straight}");
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// 8 NPUs at 100 GB/s without latency; layers of (forward us, backward us, parameters) in 32 bits, and SGD at
 /// 1 TB/s: 12 bytes a parameter.
-fn run(layers: &[(u64, u64, u64)], tensor: Value, updates: Option<&str>) -> TrainingResult {
+fn run(layers: &[(u64, u64, u64)], tensor: &Value, updates: Option<&str>) -> TrainingResult {
     let layer = |(place, (forward, backward, parameters)): (usize, &(u64, u64, u64))| {
         json!({"name": format!("layer{place}"), "flops": 0, "parameters": parameters, "output": 1,
                "forward": format!("{forward} us"), "backward": format!("{backward} us")})
@@ -40,7 +40,7 @@ fn policy(tag: &str) -> Value {
 #[test]
 fn as_worked_out_by_hand() {
     let layers = [(100, 200, 2_000_000); 2];
-    let time = |tensor, updates| run(&layers, tensor, updates).steps_us;
+    let time = |tensor, updates| run(&layers, &tensor, updates).steps_us;
     // The second gradient is there at 740, then both are updated.
     assert_eq!(time(policy("fifo"), None), [788.0; 3]);
     assert_eq!(time(policy("fifo"), Some("together")), [788.0; 3]);
@@ -59,17 +59,17 @@ fn policies_with_a_barrier_step_once() {
         let tree = json!({"policy": policy.tag()});
         let usual = if policy.crosses_barrier() { "each" } else { "together" };
         let [left_out, usual] =
-            [None, Some(usual)].map(|updates| run(&layers, tree.clone(), updates).steps_us);
+            [None, Some(usual)].map(|updates| run(&layers, &tree, updates).steps_us);
         assert_eq!(left_out, usual, "{}", policy.tag());
         let [together, each] =
-            ["together", "each"].map(|updates| run(&layers, tree.clone(), Some(updates)));
+            ["together", "each"].map(|updates| run(&layers, &tree, Some(updates)));
         // What is packed into one buffer is there at one time, too.
         assert!(together.step_time_us >= each.step_time_us, "{}", policy.tag());
         assert_eq!(together.compute_us, each.compute_us, "{}", policy.tag());
     }
 }
 
-fn of<'r>(result: &'r TrainingResult, iteration: u32, updates: bool) -> Vec<&'r SpanResult> {
+fn of(result: &TrainingResult, iteration: u32, updates: bool) -> Vec<&SpanResult> {
     let timeline = result.timeline.as_ref().expect("asked for").iter();
     let kind = |span: &&SpanResult| match updates {
         true => span.pass == Some("update"),
@@ -87,7 +87,7 @@ proptest! {
         layers in prop::collection::vec((1u64..300, 1u64..300, 1_000u64..20_000_000), 1..7),
         which in 0..tensor::ALL.len(),
     ) {
-        let result = run(&layers, policy(tensor::ALL[which].tag()), Some("together"));
+        let result = run(&layers, &policy(tensor::ALL[which].tag()), Some("together"));
         for iteration in 0..3 {
             let end = |span: &&SpanResult| span.end_us;
             let last = of(&result, iteration, false).iter().map(end).fold(0.0, f64::max);
