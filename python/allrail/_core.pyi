@@ -43,6 +43,7 @@ __all__ = [
     "job_settings",
     "kernel_seconds",
     "orders",
+    "packets",
     "packets_schema",
     "parse_quantity",
     "place",

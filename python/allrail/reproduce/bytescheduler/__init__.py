@@ -350,8 +350,8 @@ NOTES = (
     ),
     (
         f"machines of {GPUS} GPUs on PCI Express, whose gradients are summed in host memory; 13 "
-        "GB/s a link (apache/mxnet, tools/bandwidth), four GPUs a link (bytedance/byteps, "
-        "docs/performance.md); a server sums 2 MB in 780 us (apache/mxnet, issue 14485) and copies "
+        "GB/s a link (apache/mxnet, tools/bandwidth), four GPUs a link (bytedance/byteps, its "
+        "page on performance); a server sums 2 MB in 780 us (apache/mxnet, issue 14485) and copies "
         "6.0 GB/s (apache/arrow, pull request 580)"
     ),
     (
