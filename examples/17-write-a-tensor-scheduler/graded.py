@@ -10,6 +10,6 @@ def graded(tasks):
 
 
 @allrail.tensor_scheduler("stop_and_wait", partition="1 MiB")
-def stop_and_wait(tasks):
+def stop_and_wait(_tasks):
     """As it goes: the most urgent partition, when the one before has finished."""
     return lambda core: None if core.in_flight else core.ready[0]
