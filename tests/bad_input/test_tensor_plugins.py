@@ -90,7 +90,7 @@ ANSWERS = [
     (
         CHOOSE.format("return None if core.ready[0].place == 1 else core.ready[0]"),
         3,
-        f"and nothing is in flight: 1 tasks wait: `{NAMES[1]}`",
+        f"and nothing is in flight: 1 task waits: `{NAMES[1]}`",
         "core.ready",
     ),
     # returns rubbish

@@ -25,6 +25,7 @@ from allrail.errors import shorten
 from allrail.plugins.answer import NoScheduleError
 from allrail.plugins.function import Function
 from allrail.plugins.task import CommTask, Core
+from allrail.results.units import show_count
 
 _RETURN = "return the tasks, the most urgent first: `sorted(tasks, key=lambda task: task.place)`"
 _CHOOSE = "return one of `core.ready`, or None to wait until something changes"
@@ -180,7 +181,8 @@ class Chooser:
         """
         names = ", ".join(f"`{self._tasks[index].name}`" for index in tensors[:_SHOWN])
         more = ", ..." if len(tensors) > _SHOWN else ""
-        why = f"it starts nothing, and nothing is in flight: {len(tensors)} tasks wait: {names}"
+        waiting = show_count(len(tensors), "task waits", "tasks wait")
+        why = f"it starts nothing, and nothing is in flight: {waiting}: {names}"
         raise self._of.error(why + more, hint=_CHOOSE)
 
 
