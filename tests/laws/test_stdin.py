@@ -240,6 +240,7 @@ CASES = {
     ("verify", "run"): ("trace.json", TRACE, "verify {} --fabric eight.yaml"),
     ("verify", "planned"): ("fabric.yaml", FABRIC, "verify trace.json --fabric {}"),
     ("apply", "file"): ("step.yaml", STEP, "apply {} --out job"),
+    ("apply", "plugin"): ("plugin.py", PLUGIN, "apply step.yaml --plugin {} --out job"),
     ("import", "files"): ("trace.json", TRACE, "import {} -o out2"),
     ("import", "groups"): (
         "g.json",

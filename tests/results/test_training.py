@@ -65,7 +65,7 @@ def test_every_file_is_there(folder):
     pictures = ("step", "breakdown", "actors", "what_ifs")
     tables = (
         *("training", "exposed", "dimensions", "actors", "critical_path"),
-        *("timeline", "what_ifs"),
+        *("passes", "timeline", "what_ifs"),
     )
     assert {entry.name for entry in folder.iterdir()} == {
         *(f"{name}.{ending}" for name in pictures for ending in ("svg", "png")),
