@@ -100,7 +100,11 @@ class FakeCore:
         return {
             "name": scenario["fabric"],
             "fabric": {"rows": 2, "columns": 2},
-            "map": {"jobs": [{"job": 0, "rows": [0], "columns": [0, 1]}], "failed": [[1, 1]]},
+            "map": {
+                "sizes": [2],
+                "jobs": [{"job": 0, "rows": [0], "columns": [0, 1]}],
+                "failed": [[1, 1]],
+            },
             "utilisation": dict.fromkeys(("mean", "median", "p1", "p99"), uses[0]),
             "upper_level": {"all_to_all": upper, "rings": upper},
             "mixes": [
