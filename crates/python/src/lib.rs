@@ -8,6 +8,7 @@ mod many;
 mod memory;
 mod placement;
 mod plugin;
+mod registry;
 mod runtime;
 mod tensor_plugin;
 mod traffic;

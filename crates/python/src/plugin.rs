@@ -23,6 +23,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
+use crate::registry::{Named, Registry};
 use crate::tensor_plugin;
 
 /// A function that was registered.
@@ -35,7 +36,13 @@ struct Registered {
     run: Py<PyAny>,
 }
 
-static REGISTRY: Mutex<Vec<Arc<Registered>>> = Mutex::new(Vec::new());
+impl Named for Registered {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+static REGISTRY: Registry<Registered> = Registry::new();
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that is kept under a lock here can be left half done.
@@ -53,28 +60,14 @@ fn register_policy(
 ) -> PyResult<()> {
     let order: Order = serde_json::from_value(json!(order))
         .map_err(|_| PyValueError::new_err(format!("`{order}` is not an order")))?;
-    let one = Arc::new(Registered { name, about, version, order, run });
-    let mut registry = lock(&REGISTRY);
-    let replaced = match registry.iter_mut().find(|other| other.name == one.name) {
-        Some(other) => Some(std::mem::replace(other, one)),
-        None => {
-            registry.push(one);
-            None
-        }
-    };
-    drop(registry);
-    drop(replaced); // which may run Python
+    REGISTRY.register(Registered { name, about, version, order, run });
     Ok(())
 }
 
 /// Forgets a chunk scheduler that was registered.
 #[pyfunction]
 fn forget_policy(name: &str) {
-    let mut registry = lock(&REGISTRY);
-    let place = registry.iter().position(|other| other.name == name);
-    let forgotten = place.map(|place| registry.remove(place));
-    drop(registry);
-    drop(forgotten); // which may run Python
+    REGISTRY.forget(name);
 }
 
 /// The chunk schedulers: name, about, version, the order that suits it, whether planning is expensive.
@@ -114,7 +107,7 @@ struct State {
 impl Calls {
     /// Those that are registered now.
     pub(crate) fn new() -> Self {
-        let registered = lock(&REGISTRY).clone();
+        let registered = REGISTRY.all();
         let tensors = tensor_plugin::registered();
         Self(Arc::new(State { registered, tensors, ..State::default() }))
     }

@@ -6,7 +6,7 @@
 //! failure is kept in [`Calls`]; the run goes on by urgency until its observer breaks it off, and its result is
 //! thrown away.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use allrail_core::{Bytes, Time};
 use allrail_schedule::ScheduleError;
@@ -17,7 +17,8 @@ use allrail_schedule::tensor::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::plugin::{Calls, Stopped, lock, micros};
+use crate::plugin::{Calls, Stopped, micros};
+use crate::registry::{Named, Registry};
 
 /// A function that was registered.
 pub(crate) struct Registered {
@@ -32,11 +33,17 @@ pub(crate) struct Registered {
     run: Py<PyAny>,
 }
 
-static REGISTRY: Mutex<Vec<Arc<Registered>>> = Mutex::new(Vec::new());
+impl Named for Registered {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+static REGISTRY: Registry<Registered> = Registry::new();
 
 /// Those that are registered now.
 pub(crate) fn registered() -> Vec<Arc<Registered>> {
-    lock(&REGISTRY).clone()
+    REGISTRY.all()
 }
 
 /// Registers a tensor scheduler, in place of one of the same name.
@@ -51,28 +58,13 @@ fn register_tensor_policy(
     run: Py<PyAny>,
 ) {
     let (partition, credit) = (Bytes::new(partition.max(1)), Bytes::new(credit.max(1)));
-    let one = Registered { name, about, version, crosses_barrier, partition, credit, run };
-    let one = Arc::new(one);
-    let mut registry = lock(&REGISTRY);
-    let replaced = match registry.iter_mut().find(|other| other.name == one.name) {
-        Some(other) => Some(std::mem::replace(other, one)),
-        None => {
-            registry.push(one);
-            None
-        }
-    };
-    drop(registry);
-    drop(replaced); // which may run Python
+    REGISTRY.register(Registered { name, about, version, crosses_barrier, partition, credit, run });
 }
 
 /// Forgets a tensor scheduler that was registered.
 #[pyfunction]
 fn forget_tensor_policy(name: &str) {
-    let mut registry = lock(&REGISTRY);
-    let place = registry.iter().position(|other| other.name == name);
-    let forgotten = place.map(|place| registry.remove(place));
-    drop(registry);
-    drop(forgotten); // which may run Python
+    REGISTRY.forget(name);
 }
 
 /// What a function is told of a tensor: name, bytes, place, and µs when it is ready, when it is needed and for

@@ -7,7 +7,8 @@ import marshal
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -89,13 +90,8 @@ class Function:
         Raises:
             InputError: It raised, took too long, or returned no answer of the right form.
         """
-        while not _one_at_a_time.acquire(timeout=LOOK_S):
-            if stopped():
-                raise self.error(_UNWANTED)
-        try:
+        with self._turn(stopped):
             return self._run(Call(call), stopped, hint)
-        finally:
-            _one_at_a_time.release()
 
     def run_here(
         self, call: Callable[[], Any], stopped: Callable[[], bool], *, hint: str = ""
@@ -110,19 +106,26 @@ class Function:
         Raises:
             InputError: It raised, took too long, or returned no answer of the right form.
         """
+        with self._turn(stopped):
+            try:
+                return here(call, self.limit_s, stopped)
+            except LateError:
+                raise self._late() from None
+            except UnwantedError:
+                raise self.error(_UNWANTED) from None
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001, whatever it is is told
+                raise self._failed(error, hint) from None
+
+    @contextmanager
+    def _turn(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """Wait until no other function runs."""
         while not _one_at_a_time.acquire(timeout=LOOK_S):
             if stopped():
                 raise self.error(_UNWANTED)
         try:
-            return here(call, self.limit_s, stopped)
-        except LateError:
-            raise self._late() from None
-        except UnwantedError:
-            raise self.error(_UNWANTED) from None
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001, whatever it is is told
-            raise self._failed(error, hint) from None
+            yield
         finally:
             _one_at_a_time.release()
 

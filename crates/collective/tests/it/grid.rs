@@ -28,7 +28,7 @@ const SHAPES: [(u32, u32); 16] = [
 ];
 
 /// All pairs that the algorithms accept.
-fn cases(shapes: &[(u32, u32)]) -> Vec<(&'static dyn GridAllReduce, u32, u32)> {
+pub(crate) fn cases(shapes: &[(u32, u32)]) -> Vec<(&'static dyn GridAllReduce, u32, u32)> {
     let of_shape = |&(rows, columns): &(u32, u32)| {
         let accepted = ALL.iter().filter(move |a| a.check(rows, columns).is_ok());
         accepted.map(move |algorithm| (*algorithm, rows, columns))
@@ -36,10 +36,15 @@ fn cases(shapes: &[(u32, u32)]) -> Vec<(&'static dyn GridAllReduce, u32, u32)> {
     shapes.iter().flat_map(of_shape).collect()
 }
 
-fn sends(steps: &dyn Steps, rank: u32, step: u32) -> Vec<(u32, Bytes)> {
+pub(crate) fn sends(steps: &dyn Steps, rank: u32, step: u32) -> Vec<(u32, Bytes)> {
     let mut out = Vec::new();
     steps.sends(rank, step, &mut out);
     out
+}
+
+pub(crate) fn sorted(mut sends: Vec<(u32, Bytes)>) -> Vec<(u32, Bytes)> {
+    sends.sort_unstable();
+    sends
 }
 
 fn prove(cases: &[(&'static dyn GridAllReduce, u32, u32)]) {
@@ -87,10 +92,6 @@ fn steps_are_the_messages_of_the_program() {
             for step in 0..oracle.steps() {
                 let what = format!("{algorithm:?} {rows}x{columns}, rank {rank}, step {step}");
                 // They leave together: their order says nothing.
-                let sorted = |mut sends: Vec<(u32, Bytes)>| {
-                    sends.sort_unstable();
-                    sends
-                };
                 let expected = sorted(sends(&oracle, rank, step));
                 assert_eq!(sorted(sends(&*steps, rank, step)), expected, "{what}");
                 assert_eq!(steps.expected(rank, step), oracle.expected(rank, step), "{what}");

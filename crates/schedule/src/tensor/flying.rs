@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::OperationId;
+use super::{OperationId, Piece};
 
 /// What is kept of every operation that is under way.
 pub(super) struct Flying<T> {
@@ -48,6 +48,47 @@ impl<T> Flying<T> {
             self.first += 1;
         }
         of
+    }
+}
+
+/// Partitions under way on the lanes of a scheduler, and the bytes that count as in flight on each.
+pub(super) struct InFlight {
+    /// The lane, what flies, and whether it counts.
+    flying: Flying<(usize, Piece, bool)>,
+    bytes: Vec<u64>,
+}
+
+impl InFlight {
+    pub(super) fn new(lanes: usize) -> Self {
+        Self { flying: Flying::new(), bytes: vec![0; lanes] }
+    }
+
+    /// The bytes that count on a lane.
+    pub(super) fn bytes(&self, lane: usize) -> u64 {
+        self.bytes[lane]
+    }
+
+    /// A partition starts on a lane.
+    pub(super) fn start(&mut self, lane: usize, piece: Piece) -> OperationId {
+        self.bytes[lane] += piece.bytes.count();
+        self.flying.start((lane, piece, true))
+    }
+
+    /// An operation has arrived and counts no more, though it is not over.
+    pub(super) fn arrived(&mut self, operation: OperationId) {
+        let (lane, piece, counts) = self.flying.get(operation);
+        if std::mem::take(counts) {
+            self.bytes[*lane] -= piece.bytes.count();
+        }
+    }
+
+    /// An operation is over: its lane, and what it was.
+    pub(super) fn end(&mut self, operation: OperationId) -> (usize, Piece) {
+        let (lane, piece, counts) = self.flying.end(operation);
+        if counts {
+            self.bytes[lane] -= piece.bytes.count();
+        }
+        (lane, piece)
     }
 }
 

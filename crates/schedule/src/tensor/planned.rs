@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use allrail_core::{Bytes, Time};
 
-use super::flying::Flying;
+use super::flying::InFlight;
 use super::window::Window;
 use super::{Action, CommTask, Event, Exchange, Leg, Piece, TensorScheduler};
 
@@ -64,12 +64,11 @@ pub trait Chooser: Send {
     fn stalled(&mut self, tensors: &[u32]);
 }
 
-/// Partitions that wait for one leg, and those that are on it.
+/// Partitions that wait for one leg.
 struct Lane {
     leg: Leg,
     /// By tensor.
     waiting: Vec<VecDeque<Piece>>,
-    in_flight: u64,
 }
 
 /// A scheduler that asks for each start.
@@ -78,25 +77,21 @@ struct Chosen {
     /// Tensors, the most urgent first.
     order: Vec<u32>,
     lanes: Vec<Lane>,
-    /// The lane, what flies, and whether it counts as in flight.
-    flying: Flying<(usize, Piece, bool)>,
+    in_flight: InFlight,
     open: Vec<bool>,
     chooser: Box<dyn Chooser>,
 }
 
 impl Chosen {
     fn new(tasks: Vec<CommTask>, exchange: Exchange, chooser: Box<dyn Chooser>) -> Self {
-        let lane = |leg: &Leg| Lane {
-            leg: *leg,
-            waiting: vec![VecDeque::new(); tasks.len()],
-            in_flight: 0,
-        };
+        let legs = exchange.legs();
+        let lane = |leg: &Leg| Lane { leg: *leg, waiting: vec![VecDeque::new(); tasks.len()] };
         let mut order: Vec<u32> = (0..).zip(&tasks).map(|(index, _)| index).collect();
         order.sort_by_key(|index| (tasks[*index as usize].place(), *index));
         Self {
             order,
-            lanes: exchange.legs().iter().map(lane).collect(),
-            flying: Flying::new(),
+            lanes: legs.iter().map(lane).collect(),
+            in_flight: InFlight::new(legs.len()),
             open: vec![false; tasks.len()],
             tasks,
             chooser,
@@ -114,10 +109,7 @@ impl Chosen {
     }
 
     fn finished(&mut self, operation: super::OperationId, actions: &mut Vec<Action>) {
-        let (index, piece, counts) = self.flying.end(operation);
-        if counts {
-            self.lanes[index].in_flight -= piece.bytes.count();
-        }
+        let (index, piece) = self.in_flight.end(operation);
         let tensor = piece.tensor;
         if self.tasks[tensor as usize].notify_finish(&piece, self.lanes[index].leg) {
             self.open[tensor as usize] = false;
@@ -142,13 +134,12 @@ impl Chosen {
                 if offers.is_empty() {
                     break;
                 }
-                let in_flight = Bytes::new(lane.in_flight);
+                let in_flight = Bytes::new(self.in_flight.bytes(index));
                 let choice = Choice { leg: lane.leg, offers: &offers, in_flight, now };
                 let chosen = self.chooser.choose(&choice);
                 let waiting = chosen.and_then(|tensor| lane.waiting.get_mut(tensor as usize));
                 let Some(piece) = waiting.and_then(VecDeque::pop_front) else { break };
-                lane.in_flight += piece.bytes.count();
-                let operation = self.flying.start((index, piece, true));
+                let operation = self.in_flight.start(index, piece);
                 // Of equal priority: the network serves what starts first.
                 let (leg, _) = self.tasks[piece.tensor as usize].start(lane.leg);
                 actions.push(Action::Start { operation, leg, pieces: piece.into(), priority: 0 });
@@ -166,12 +157,7 @@ impl TensorScheduler for Chosen {
                     self.ready(*tensor, actions);
                 }
             }
-            Event::Arrived { operation } => {
-                let (index, piece, counts) = self.flying.get(operation);
-                if std::mem::take(counts) {
-                    self.lanes[*index].in_flight -= piece.bytes.count();
-                }
-            }
+            Event::Arrived { operation } => self.in_flight.arrived(operation),
             Event::Finished { operation } => self.finished(operation, actions),
             Event::Timer { .. } => {}
         }

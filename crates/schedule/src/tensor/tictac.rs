@@ -21,8 +21,7 @@
 
 use allrail_core::{Bytes, Time};
 
-use super::bytescheduler::PARTITION;
-use super::window::Window;
+use super::bytescheduler::{ByteScheduler, PARTITION};
 use super::{
     CommTask, Exchange, Outlook, Planned, StepFacts, Tensor, TensorParameters, TensorPolicy,
     TensorScheduler,
@@ -51,17 +50,18 @@ pub(super) struct TicTac {
 }
 
 impl TicTac {
-    fn tasks(
+    fn planned(
         &self,
         parameters: &TensorParameters,
         tensors: &[Tensor],
         facts: &StepFacts,
-    ) -> Result<Vec<CommTask>, ScheduleError> {
+    ) -> Result<Planned, ScheduleError> {
         let mut ranked = tensors.to_vec();
         for (place, tensor) in (0..).zip((self.rank)(facts)) {
             ranked[tensor as usize].place = place;
         }
-        CommTask::all(&ranked, parameters.partition.unwrap_or(PARTITION))
+        let tasks = CommTask::all(&ranked, parameters.partition.unwrap_or(PARTITION))?;
+        Ok(Planned { tasks, credit: parameters.credit_or_default(), chooser: None })
     }
 }
 
@@ -79,23 +79,23 @@ impl TensorPolicy for TicTac {
     }
 
     fn crosses_barrier(&self) -> bool {
-        true
+        ByteScheduler.crosses_barrier()
     }
 
     fn ranks_in_the_network(&self) -> bool {
-        true
+        ByteScheduler.ranks_in_the_network()
     }
 
     fn partition(&self, parameters: &TensorParameters) -> Option<Bytes> {
-        Some(parameters.partition.unwrap_or(PARTITION))
+        ByteScheduler.partition(parameters)
     }
 
     fn credit(&self, parameters: &TensorParameters) -> Option<Bytes> {
-        Some(parameters.credit_or_default())
+        ByteScheduler.credit(parameters)
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &["partition", "credit"]
+        ByteScheduler.reads()
     }
 
     fn outlook(&self) -> Outlook {
@@ -111,8 +111,7 @@ impl TensorPolicy for TicTac {
         let places = tensors.iter().map(|tensor| tensor.place);
         // Every time alike: which layer comes first is all that counts on a chain.
         let facts = StepFacts::chain(places, Time::from_us(1));
-        let tasks = self.tasks(parameters, tensors, &facts)?;
-        Ok(Box::new(Window::new(tasks, exchange, parameters.credit_or_default())))
+        Ok(self.planned(parameters, tensors, &facts)?.scheduler(exchange))
     }
 
     fn in_step(
@@ -122,8 +121,7 @@ impl TensorPolicy for TicTac {
         tensors: &[Tensor],
         facts: &StepFacts,
     ) -> Result<Option<Planned>, ScheduleError> {
-        let tasks = self.tasks(parameters, tensors, facts)?;
-        Ok(Some(Planned { tasks, credit: parameters.credit_or_default(), chooser: None }))
+        self.planned(parameters, tensors, facts).map(Some)
     }
 }
 

@@ -11,30 +11,28 @@ use std::collections::BinaryHeap;
 
 use allrail_core::{Bytes, Time};
 
-use super::flying::Flying;
+use super::flying::InFlight;
 use super::{Action, CommTask, Cut, Event, Exchange, Leg, Piece, TensorScheduler, Tuning};
 
-/// Partitions of one leg: those that wait and the bytes that fly.
+/// The partitions that wait for one leg, and how many bytes may be in flight on it.
 struct Lane {
     leg: Leg,
     /// The most urgent first; no two are alike.
     waiting: BinaryHeap<Reverse<(u32, Piece)>>,
-    in_flight: u64,
     credit: u64,
 }
 
 impl Lane {
     fn new(leg: Leg, credit: Bytes) -> Self {
-        Self { leg, waiting: BinaryHeap::new(), in_flight: 0, credit: credit.count() }
+        Self { leg, waiting: BinaryHeap::new(), credit: credit.count() }
     }
 
-    /// The most urgent partition, if it may start now.
-    fn take(&mut self) -> Option<Piece> {
+    /// The most urgent partition, if it may start beside what is in flight.
+    fn take(&mut self, in_flight: u64) -> Option<Piece> {
         let bytes = self.waiting.peek()?.0.1.bytes.count();
-        if self.in_flight > 0 && self.in_flight.saturating_add(bytes) > self.credit {
+        if in_flight > 0 && in_flight.saturating_add(bytes) > self.credit {
             return None;
         }
-        self.in_flight += bytes;
         self.waiting.pop().map(|Reverse((_, piece))| piece)
     }
 }
@@ -44,15 +42,16 @@ pub(super) struct Window {
     tasks: Vec<CommTask>,
     /// The first leg, and the pulls where there are servers.
     lanes: Vec<Lane>,
-    /// The lane, what flies, and whether it counts against the credit.
-    flying: Flying<(usize, Piece, bool)>,
+    /// What counts against the credit.
+    in_flight: InFlight,
 }
 
 impl Window {
     /// Of these tasks. A credit of one byte lets one partition fly at a time.
     pub(super) fn new(tasks: Vec<CommTask>, exchange: Exchange, credit: Bytes) -> Self {
-        let lanes = exchange.legs().iter().map(|leg| Lane::new(*leg, credit)).collect();
-        Self { tasks, lanes, flying: Flying::new() }
+        let legs = exchange.legs();
+        let lanes = legs.iter().map(|leg| Lane::new(*leg, credit)).collect();
+        Self { tasks, lanes, in_flight: InFlight::new(legs.len()) }
     }
 
     fn ready(&mut self, tensor: u32, actions: &mut Vec<Action>) {
@@ -67,9 +66,9 @@ impl Window {
 
     fn start(&mut self, actions: &mut Vec<Action>) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            while let Some(piece) = lane.take() {
+            while let Some(piece) = lane.take(self.in_flight.bytes(index)) {
                 let (leg, priority) = self.tasks[piece.tensor as usize].start(lane.leg);
-                let operation = self.flying.start((index, piece, true));
+                let operation = self.in_flight.start(index, piece);
                 actions.push(Action::Start { operation, leg, pieces: piece.into(), priority });
             }
         }
@@ -86,17 +85,9 @@ impl TensorScheduler for Window {
                     self.ready(*tensor, actions);
                 }
             }
-            Event::Arrived { operation } => {
-                let (index, piece, counts) = self.flying.get(operation);
-                if std::mem::take(counts) {
-                    self.lanes[*index].in_flight -= piece.bytes.count();
-                }
-            }
+            Event::Arrived { operation } => self.in_flight.arrived(operation),
             Event::Finished { operation } => {
-                let (index, piece, counts) = self.flying.end(operation);
-                if counts {
-                    self.lanes[index].in_flight -= piece.bytes.count();
-                }
+                let (index, piece) = self.in_flight.end(operation);
                 let task = &mut self.tasks[piece.tensor as usize];
                 if task.notify_finish(&piece, self.lanes[index].leg) {
                     actions.push(Action::Done { tensor: piece.tensor });
