@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+from dataclasses import replace
 
 import pytest
 import yaml
 
-from allrail import simulate_training
+from allrail import _core, preset_names, simulate_training
 from allrail.apply import apply, offers
 from allrail.apply.decision import Decision
+from allrail.cli.layout_job import job_of
+from allrail.cli.layout_rows import gap, no_tool
+from allrail.cli.options import OfModel
 from allrail.errors import InputError
 from allrail.layouts import (
     TOOLS,
+    Bounded,
     Job,
     Layout,
     Ranked,
@@ -27,13 +32,13 @@ from allrail.layouts import (
     score,
     search,
     space,
-    tools_of,
     why_it_loses,
 )
 from allrail.layouts.budget import Budget
+from allrail.layouts.choice import may_be_recommended
 from allrail.layouts.search import recomputations
 from allrail.runtime.job import find_job
-from allrail.scenario import load_fabric
+from allrail.scenario import load_any_fabric, load_fabric
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
 LARGE = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}
@@ -80,14 +85,63 @@ def test_of_the_fastest_the_fewest_kinds_then_the_least_memory_is_recommended():
     assert recommended([kinds, slow]) is kinds
 
 
+def test_what_is_recommended_a_tool_can_run_where_any_layout_can_be_run():
+    fastest = ranked(0.9, 10, pp=8)
+    runs = replace(ranked(1.0, 60, tp=2, dp=4), tools=("megatron",))
+    simpler = replace(ranked(1.009, 50, dp=8), tools=("fsdp",))
+    slow = replace(ranked(1.02, 5, dp=8, zero=2), tools=("fsdp",))
+    assert recommended([fastest, runs, slow]) is runs
+    assert recommended([fastest, runs, simpler, slow]) is simpler
+    assert recommended([fastest]) is fastest
+
+    def left(bound_s, **degrees):
+        return Bounded(ranked(1.0, 1, **degrees).layout, "none", bound_s, 1.0)
+
+    quick, unable = left(0.95, tp=4, pp=2), left(0.5, pp=2)
+    may = [quick, unable, left(1.5, dp=8, zero=1)]
+    # What may be faster than all that a tool can run is to be simulated, however many kinds it has.
+    assert may_be_recommended(may, [fastest, runs], lambda one: one is not unable) == [quick]
+    assert may_be_recommended(may, [fastest, slow], lambda _: False) == []
+
+
+@pytest.mark.parametrize("top", [1, 4])
+def test_a_schedule_that_no_tool_has_is_not_recommended(top):
+    job = a_job({**SIZES, "layers": 8}, npus=4, global_batch=16, dimensions=(4, 4))
+    every = search(job, space(job, job.model["transformer"]).layouts, top=top)
+    alone = a_job(
+        {**SIZES, "layers": 8},
+        npus=4,
+        global_batch=16,
+        fixed={"schedule": "dual_pipe", "pp": 4},
+    )
+    found = search(alone, space(alone, alone.model["transformer"]).layouts, top=top)
+    assert every.recommended.tools
+    assert not found.recommended.tools
+    [note] = no_tool(alone, found)
+    assert "Megatron-LM has no `schedule: dual_pipe`" in note
+    assert "torchtitan has no `schedule: dual_pipe`" in note
+    # Where it is the fastest, the row beside it is starred, and the gap is said.
+    first = replace(found.ranked[0], step_s=every.recommended.step_s / 2)
+    both = replace(every, ranked=(first, *every.ranked))
+    assert both.recommended == every.recommended
+    [note] = no_tool(job, both)
+    assert note.startswith(f"{first.layout.name} is 100.0 % faster than ")
+
+
+def test_rows_that_take_as_long_are_not_told_apart():
+    first, same = ranked(20_000.0, 10, dp=8), ranked(20_000.0, 11, dp=8, zero=1)
+    assert gap(first, same) == "dp8,zero1,mb1 takes as long as dp8,mb1"
+    later = replace(same, step_s=20_500.0)
+    assert gap(first, later) == "the second-best costs 500 s a step, 2.5 %"
+
+
 def test_layouts_that_are_one_but_for_their_name_share_a_row():
     first, same = ranked(1.0, 10, dp=8), ranked(1.0, 10, dp=8, head=1)
     other = ranked(1.0, 11, dp=8, zero=1)
-    rows = folded([same, other, first], lambda _: ())
+    rows = folded([same, other, first])
     assert [(row.ranked, row.others) for row in rows] == [(first, (same,)), (other, ())]
     # Not where different tools can do them.
-    apart = folded([same, first], lambda one: (one.layout.name,))
-    assert len(apart) == 2
+    assert len(folded([replace(same, tools=("megatron",)), first])) == 2
 
 
 def test_what_is_ranked_leaves_the_headroom_free():
@@ -123,7 +177,7 @@ def test_a_tool_gets_only_what_apply_writes_files_for(tool, tmp_path):
     job = a_job(tool=tool, model={"transformer": SIZES, "name": "gpt2"})
     found = found_of(job, top=2)
     for one in found.ranked[:2]:
-        assert tool in tools_of(job, one)
+        assert tool in one.tools
         count = one.layout.microbatches(job)
         tree = one.layout.scenario(job, recompute=one.recompute, microbatches=count)
         [written] = apply(tree, tmp_path / one.layout.name, targets=[tool])
@@ -435,3 +489,79 @@ def test_what_is_ended_shows_what_it_had(folder, allrail_cli, monkeypatch):
     # What was best was there before the end, too.
     assert yaml.safe_load((folder / "best.yaml").read_text())["workload"]["model"] == "gpt2"
     assert len(times) == 2
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_device_is_the_fabric_s_and_the_note_says_where_it_comes_from(name):
+    """Over all presets: a device that is known, and a word on what nobody asked for."""
+    fabric = load_any_fabric(name)
+    asked = OfModel("gpt2", name, 4, 4, None, None)
+    job = job_of(None, asked, example="")
+    device = job.compute["device"]
+    assert device == (fabric.device or "h100")
+    assert device in {one["name"] for one in json.loads(_core.devices())}
+    [said, *more] = job.assumed
+    assert said.startswith(f"device: {device}, ")
+    assert ("assumed" in said) is (fabric.device is None)
+    assert [words.split(",")[0] for words in more] == (
+        ["precision: fp16"] if device == "v100" else []
+    )
+    assert job.precision == ("fp16" if device == "v100" else "bf16")
+    # What is asked for is not commented on.
+    own = job_of(None, replace(asked, device="b200", precision="bf16"), example="")
+    assert (own.compute["device"], own.precision, own.assumed) == ("b200", "bf16", ())
+
+
+def test_machines_of_a_known_device_name_it():
+    named = {name: load_any_fabric(name).device for name in preset_names()}
+    machines = {"a100": "a100", "h100": "h100", "b200": "b200", "gb200": "gb200", "v100": "v100"}
+    for word, device in {**machines, "v5p": "tpu_v5p", "dgx2": "v100"}.items():
+        own = [device for name, device in named.items() if word in name.split("-")]
+        own += [named["tpu-v5p-cube"]] if word == "v5p" else []
+        assert set(own) == {device}, word
+
+
+@pytest.mark.parametrize(
+    ("npus", "said"),
+    [
+        (1, None),
+        (2, None),
+        (8, None),
+        (12, "6 x 2 of 8 x 128"),
+        (24, None),
+        (96, None),
+        (100, "5 x 20 of 8 x 128"),
+        (1024, None),
+    ],
+)
+def test_npus_that_do_not_fill_machines_are_told(npus, said):
+    job = job_of(None, OfModel("gpt2", "dgx-h100", npus, None, None, "h100"), example="")
+    assert len(job.assumed) == (said is not None)
+    assert all(f": {said} are taken" in words for words in job.assumed)
+
+
+def test_a_plan_says_which_device_it_took(allrail_cli, folder):
+    short = ["--model", "gpt2", "--npus", "2", "--global-batch", "2", "--top", "1"]
+    short += ["--schedules", "0"]
+    told = allrail_cli("plan", *short, "--fabric", "v100-pcie", "--out", "b.yaml")
+    assert told.status == 0, told.stderr
+    assert "# device: v100, which the fabric `v100-pcie` names (--device)" in told.stdout
+    assert "# precision: fp16, as v100 has no bf16 (--precision)" in told.stdout
+    tree = yaml.safe_load((folder / "b.yaml").read_text())["workload"]
+    assert (tree["compute"]["device"], tree["precision"]) == ("v100", "fp16")
+    told = allrail_cli("plan", *short, "--fabric", "today", "--json")
+    [note] = [one for one in json.loads(told.stdout)["notes"] if one.startswith("device: ")]
+    assert note == "device: h100, assumed: the fabric `today` names none (--device)"
+    # `require` takes the same, and its JSON is JSON.
+    asked = ["--model", "gpt2", "--fabric", "dgx-a100", "--npus", "2", "--throughput", "0.5x-ideal"]
+    notes = json.loads(allrail_cli("require", *asked, "--json").stdout)["notes"]
+    assert "device: a100, which the fabric `dgx-a100` names (--device)" in notes
+    assert notes[0].startswith("the recommended layout: ")
+
+
+def test_a_fabric_s_device_is_one_that_is_known(folder):
+    dimensions = [{"kind": "switch", "size": 4, "bandwidth": "25 GB/s", "latency": "2 us"}]
+    (folder / "mine.yaml").write_text(yaml.safe_dump({"device": "h10", "dimensions": dimensions}))
+    with pytest.raises(InputError, match="a preset of a device") as error:
+        load_any_fabric("mine.yaml")
+    assert "did you mean `h100`" in error.value.hint

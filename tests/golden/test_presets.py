@@ -66,5 +66,5 @@ def test_every_number_has_its_source(name):
         sums = {"in_network_reduction", "reduction_bandwidth"}
         assert set(fabric.sources) == known | (
             sums if fabric.dimensions[0].in_network_reduction else set()
-        )
+        ) | ({"device"} if fabric.device else set())
     assert all(fabric.sources.values())

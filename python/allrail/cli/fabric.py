@@ -129,6 +129,8 @@ def show_fabric(
             )
         ],
     )
+    if fabric.device is not None:
+        output.note(f"device of an NPU: {fabric.device}; `plan` and `require` take it")
     for key, source in fabric.sources.items():
         output.note(f"{key}: {source}")
     if not fabric.calibrated:
@@ -303,6 +305,7 @@ def _tree(fabric: Fabric) -> dict[str, Any]:
         "about": fabric.about,
         "npus": fabric.npus,
         "calibrated": fabric.calibrated,
+        "device": fabric.device,
         "dimensions": [
             {**dimension.model_dump(), "aggregate_gbps": aggregate}
             for dimension, aggregate in zip(fabric.dimensions, _aggregates(fabric), strict=True)

@@ -105,6 +105,7 @@ def job_of(
             hint="name a preset, a `config.json`, or a file with `transformer`",
         )
     launch = TOOLS[more.tool].launch if more.tool in TOOLS else "compiled"
+    device, precision, assumed = _computes(asked, loaded)
     return Job(
         model={"transformer": sizes, "name": model},
         fabric=fabric,
@@ -112,18 +113,60 @@ def job_of(
         inner=dimensions.dimensions[0].size,
         global_batch=asked.global_batch or npus,
         compute={
-            "device": asked.device,
+            "device": device,
             "launch": asked.launch or launch,
             **({"recipe": asked.recipe} if asked.recipe else {}),
         },
-        precision=asked.precision,
+        precision=precision,
         sequence=asked.sequence,
         dimensions=tuple(one.size for one in dimensions.dimensions),
         tool=more.tool,
         headroom=HEADROOM if more.headroom is None else more.headroom / 100,
         fixed=parse_fixed(more.fix),
         sets=more.sets,
+        assumed=(*assumed, *_placed(dimensions, npus)),
     )
+
+
+_DEVICE = "h100"
+"""Where neither an option nor the fabric names one: chosen, as most that is asked is of it."""
+_NO_BF16 = ("v100",)
+"""CUDA C++ Programming Guide: bf16 from compute capability 8.0 on."""
+
+
+def _computes(asked: OfModel, fabric: Fabric | GraphFabric) -> tuple[str, str, tuple[str, ...]]:
+    """Return the device and the precision of a job, and what of that nobody asked for."""
+    device, assumed = asked.device, []
+    if device is None and fabric.device is not None:
+        device = fabric.device
+        assumed.append(f"device: {device}, which the fabric `{asked.fabric}` names (--device)")
+    elif device is None:
+        device = _DEVICE
+        assumed.append(
+            f"device: {device}, assumed: the fabric `{asked.fabric}` names none (--device)"
+        )
+    precision = asked.precision
+    if precision is None:
+        precision = "fp16" if device in _NO_BF16 else "bf16"
+        if precision != "bf16":
+            assumed.append(f"precision: {precision}, as {device} has no bf16 (--precision)")
+    return device, precision, tuple(assumed)
+
+
+def _placed(fabric: Fabric, npus: int) -> list[str]:
+    """Say which NPUs a job takes where it does not fill one dimension after the other."""
+    from allrail.layouts.mapping import block
+
+    sizes = [one.size for one in fabric.dimensions]
+    parts = block(sizes, npus)
+    if parts is None:
+        return []
+    last = max((at for at, part in enumerate(parts) if part > 1), default=0)
+    if all(part == size for part, size in zip(parts[:last], sizes, strict=False)):
+        return []
+    taken, has = (" x ".join(map(str, some)) for some in (parts, sizes))
+    words = f"the {npus:,} NPUs do not fill whole machines: {taken} of {has} are taken, or another"
+    return [words + " split that keeps `tp` together"]
 
 
 def _longer(fabric: Fabric | GraphFabric, npus: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.units import show_count
+from allrail.results.units import plain_number, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,16 +80,16 @@ def show(answer: Answer) -> None:
         cells = [
             f"{name}*" if one is answer.best else name,
             one.recompute,
-            f"{one.step_s:.4g}",
-            f"{slow[name]:.4g}" if name in slow else "-",
+            plain_number(one.step_s),
+            plain_number(slow[name]) if name in slow else "-",
             f"{one.tokens_per_s_per_npu:,.4g}"
             if one.tokens_per_s_per_npu < 1000
             else f"{one.tokens_per_s_per_npu:,.0f}",
-            *([f"{one.train_s / DAY:.4g}"] if one.train_s is not None else []),
+            *([plain_number(one.train_s / DAY)] if one.train_s is not None else []),
             f"{100 * (1 - fastest / one.step_s):.1f}",
             f"{one.memory_gb:.1f}{_mark(answer.job, one)}",
             "-" if one.capacity_gb is None else f"{one.capacity_gb:.1f}",
-            ",".join(_tools(answer, one)) or "-",
+            ",".join(one.tools) or "-",
             one.why,
         ]
         rows.append(cells)
@@ -106,12 +106,6 @@ def _mark(job: Job, one: Ranked) -> str:
     return "!!" if one.memory_gb > one.capacity_gb else "!"
 
 
-def _tools(answer: Answer, one: Ranked) -> Sequence[str]:
-    from allrail.layouts import tools_of
-
-    return tools_of(answer.job, one)
-
-
 def tell(answer: Answer) -> None:
     """Print what stands below the table.
 
@@ -124,21 +118,18 @@ def tell(answer: Answer) -> None:
     job, found, best = answer.job, answer.found, answer.best
     output.note(
         f"recommended (*): {best.layout.name}, of those within {100 * WITHIN:g} % of the fastest"
-        " with the fewest kinds of parallelism, then the least memory"
+        f"{' that a tool can run' if best.tools else ''} with the fewest kinds of parallelism, then"
+        " the least memory"
     )
+    for words in no_tool(job, found):
+        output.note(words)
     if best.capacity_gb is not None:
         output.note(
             f"GB: memory of the fullest NPU, of_GB: what it has; {100 * job.headroom:g} % stay free"
             " (--headroom)"
         )
     if len(answer.rows) > 1:
-        first, second = (row.ranked for row in answer.rows[:2])
-        more = second.step_s - first.step_s
-        costs = f"{more:.3g} s" if more >= 1 else f"{1e3 * more:.3g} ms"
-        output.note(
-            f"the second-best costs {costs} a step,"
-            f" {100 * (second.step_s / first.step_s - 1):.1f} %"
-        )
+        output.note(gap(*(row.ranked for row in answer.rows[:2])))
     for row in answer.shown:
         if row.others:
             names = ", ".join(one.layout.name for one in row.others[:3])
@@ -163,6 +154,49 @@ def tell(answer: Answer) -> None:
         output.note(note)
 
 
+def gap(first: Ranked, second: Ranked) -> str:
+    """Return how far the second row is behind the first, in words.
+
+    Args:
+        first: The fastest.
+        second: The next.
+    """
+    more = second.step_s - first.step_s
+    if more < 1e-6 * first.step_s:
+        return f"{second.layout.name} takes as long as {first.layout.name}"
+    costs = f"{more:.3g} s" if more >= 1 else f"{1e3 * more:.3g} ms"
+    return f"the second-best costs {costs} a step, {100 * more / first.step_s:.1f} %"
+
+
+def no_tool(job: Job, found: Found) -> list[str]:
+    """Return what is to be said of layouts that no tool can run: none, or a sentence.
+
+    Args:
+        job: What was cut.
+        found: What came of the search.
+    """
+    best, fastest = found.recommended, found.ranked[0]
+    if not best.tools:
+        words = f"nothing that `apply` writes runs {best.layout.name} ({_lacks(job, best)}), nor"
+        return [words + " any other layout that was simulated"]
+    if fastest.tools:
+        return []
+    gap = 100 * (best.step_s / fastest.step_s - 1)
+    words = f"{fastest.layout.name} is {gap:.1f} % faster than {best.layout.name}, but nothing"
+    return [words + f" that `apply` writes runs it ({_lacks(job, fastest)})"]
+
+
+def _lacks(job: Job, one: Ranked) -> str:
+    """Why no tool that cuts models can do a layout."""
+    from allrail.layouts import lacks
+
+    reasons = (
+        lacks(job, one.layout, recompute=one.recompute, tool=tool)
+        for tool in ("megatron", "torchtitan")
+    )
+    return "; ".join(dict.fromkeys(reasons))
+
+
 def _tell_rest(found: Found) -> None:
     """What was not simulated, and what of it may be better."""
     from allrail.cli import output
@@ -185,7 +219,7 @@ def _tell_rest(found: Found) -> None:
     elif found.pruned:
         bound = min(found.pruned, key=lambda one: one.bound_s)
         output.note(
-            f"of those not simulated the least step is {bound.bound_s:.4g} s or more:"
+            f"of those not simulated the least step is {plain_number(bound.bound_s)} s or more:"
             f" {bound.layout.name}"
         )
 
@@ -264,6 +298,7 @@ def tree_of(answer: Answer) -> dict[str, Any]:
     network = answer.network
     return {
         "recommended": answer.best.layout.name,
+        "no_tool": no_tool(answer.job, found),
         "ranked": [
             _tree(answer, row.ranked) | {"same": [one.layout.name for one in row.others]}
             for row in answer.rows
@@ -303,6 +338,6 @@ def _tree(answer: Answer, one: Ranked) -> dict[str, Any]:
         "why": one.why,
         "binding": {"dimension": one.binding[0], "busy": one.binding[1]},
         "kinds": one.layout.kinds,
-        "tools": list(_tools(answer, one)),
+        "tools": list(one.tools),
         "slow_network_s": slow.get(one.layout.name),
     }

@@ -86,7 +86,7 @@ _ENDED = {"interrupted": 130, "terminated": 143}
 
 def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
     from allrail.cli.layout_rows import Answer, shown_of
-    from allrail.layouts import Trials, folded, read_given, score, search, space, tools_of
+    from allrail.layouts import Trials, folded, read_given, score, search, space
     from allrail.layouts.budget import Budget
 
     given = read_given(asked.score, job) if asked.score is not None else None
@@ -104,14 +104,14 @@ def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
     )
     if not found.ranked:
         raise _nothing(job, found)
-    rows = folded(found.ranked, lambda one: tools_of(job, one))
+    rows = folded(found.ranked)
     shown = shown_of(rows, found.recommended, asked.top)
-    answer = Answer(job, all_of_them, found, rows, shown)
+    answer = Answer(job, all_of_them, found, rows, shown, notes=list(job.assumed))
     if given is not None:
         answer.mine = score(job, given)
     if found.stopped not in _ENDED:
         _beside(job, answer, Trials(job, found.ranked[0].layout), asked, budget)
-        answer.notes = _of_config(job, found.recommended)
+        answer.notes += _of_config(job, found.recommended)
     return answer
 
 
@@ -162,6 +162,20 @@ def _offers(job: Job, one: Ranked) -> Callable[[Mapping[str, Any]], bool] | None
     return partial(offers, job.tool, _decision(job, one.layout, one.recompute))
 
 
+def _unsaid(job: Job, one: Ranked, schedule: Mapping[str, Any]) -> list[str]:
+    """What to say of a schedule that no tool of a layout has in its files; nothing else."""
+    from allrail.apply import offers
+    from allrail.layouts import ANY
+
+    if job.tool != ANY or not schedule or not one.tools:
+        return []
+    decision = _decision(job, one.layout, one.recompute)
+    if any(offers(tool, decision, schedule) for tool in one.tools):
+        return []
+    words = f"{one.layout.name}: no files for {' or '.join(one.tools)} say that schedule;"
+    return [f"{words} `--for {one.tools[0]}` tries what they say"]
+
+
 def _beside(job: Job, answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
     """What is looked at once the rows are known, as far as the time goes."""
     from dataclasses import replace
@@ -184,7 +198,9 @@ def _beside(job: Job, answer: Answer, trials: Any, asked: Asked, budget: Any) ->
             answer.network = network
         for one in first[: asked.schedules]:
             offers = _offers(job, one)
-            answer.better.append(tuned(trials, one, offers=offers, progress=budget.look))
+            better = tuned(trials, one, offers=offers, progress=budget.look)
+            answer.better.append(better)
+            answer.notes += _unsaid(job, one, better.schedule)
     except Stopped as why:
         answer.found = replace(answer.found, stopped=answer.found.stopped or str(why))
     except KeyboardInterrupt as why:
@@ -234,8 +250,8 @@ def _ended_with_rows() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def best_of(job: Job) -> dict[str, Any]:
-    """Return the scenario of a job's recommended layout.
+def best_of(job: Job) -> tuple[dict[str, Any], list[str]]:
+    """Return the scenario of a job's recommended layout, and what is to be said of it.
 
     Args:
         job: What is cut.
@@ -244,6 +260,7 @@ def best_of(job: Job) -> dict[str, Any]:
         InputError: No layout can be, or none fits.
     """
     from allrail.cli import output
+    from allrail.cli.layout_rows import no_tool
     from allrail.layouts import search, space
 
     with output.Progress("looking at layouts") as progress:
@@ -253,8 +270,8 @@ def best_of(job: Job) -> dict[str, Any]:
     if not found.ranked:
         raise _nothing(job, found)
     best = found.recommended
-    output.note(f"the recommended layout: {best.layout.name}")
-    return _scenario(job, best)
+    told = [f"the recommended layout: {best.layout.name}", *no_tool(job, found), *job.assumed]
+    return _scenario(job, best), told
 
 
 def _of_config(job: Job, best: Ranked) -> list[str]:

@@ -148,8 +148,8 @@ class OfModel:
         npus: How many train.
         global_batch: Samples of a step; None: one an NPU.
         sequence: Tokens of a sample; None: the model's own.
-        device: What computes.
-        precision: Of parameters and activations.
+        device: What computes; None: what the fabric names, else an H100.
+        precision: Of parameters and activations; None: bf16, where the device has it.
         recipe: In how many bits products with weights are computed; None: in the precision.
         launch: How kernels get to the device; None: as the tool does it.
     """
@@ -159,8 +159,8 @@ class OfModel:
     npus: int | None
     global_batch: int | None
     sequence: int | None
-    device: str
-    precision: str = "bf16"
+    device: str | None
+    precision: str | None = None
     recipe: str | None = None
     launch: str | None = None
 
@@ -193,16 +193,12 @@ _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--device",
         type=Named(),
-        default="h100",
-        show_default=True,
-        help="With --model: what computes.",
+        help="With --model: what computes; what the fabric names, else h100.",
     ),
     click.option(
         "--precision",
-        default="bf16",
-        show_default=True,
         type=click.Choice(["fp32", "fp16", "bf16"]),
-        help="Precision of parameters and activations.",
+        help="Of parameters and activations; bf16, on devices without it fp16.",
     ),
     click.option(
         "--recipe",

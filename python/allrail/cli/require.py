@@ -71,7 +71,7 @@ def command(
     from allrail.require import cheapest, require
 
     job = job_of(file, of_model, example=_EXAMPLE)
-    scenario = job if isinstance(job, Path) else best_of(job)
+    scenario, notes = (job, list[str]()) if isinstance(job, Path) else best_of(job)
     names = [*fabrics, *_listed(folder)]
     with output.Progress("scaling dimensions") as progress:
         found = require(scenario, throughput, sets=sets, progress=progress)
@@ -83,9 +83,12 @@ def command(
     if as_json:
         from dataclasses import asdict
 
-        output.print_json({**asdict(found), "fabrics": [asdict(one) for one in tried]})
+        tree = {**asdict(found), "fabrics": [asdict(one) for one in tried]}
+        output.print_json(tree | ({"notes": notes} if notes else {}))
         return
     _show(found)
+    for words in notes:
+        output.note(words)
     if tried:
         _show_fabrics(tried, found.target)
     if out is not None:

@@ -13,8 +13,8 @@ from allrail.layouts.given import Given, read_given, score, why_it_loses
 from allrail.layouts.layout import HEADROOM, Job, Layout
 from allrail.layouts.pessimistic import Pessimistic, pessimistic
 from allrail.layouts.policies import Tuned, tuned
-from allrail.layouts.search import Found, search, tools_of
-from allrail.layouts.space import Space, space
+from allrail.layouts.search import Found, search
+from allrail.layouts.space import Space, lacks, space, tools_of
 from allrail.layouts.tools import ANY, TOOLS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, Trials
 
@@ -35,6 +35,7 @@ __all__ = [
     "Trials",
     "Tuned",
     "folded",
+    "lacks",
     "parse_fixed",
     "pessimistic",
     "read_given",

@@ -36,6 +36,7 @@ class Job:
         headroom: The part of an NPU's memory that stays free.
         fixed: What of a layout is given (`fixed.KEYS`).
         sets: Overrides of the scenario, as `--set` takes them.
+        assumed: What of it nobody asked for, and why it is so.
     """
 
     model: Any
@@ -51,6 +52,7 @@ class Job:
     headroom: float = HEADROOM
     fixed: Mapping[str, Any] = field(default_factory=dict)
     sets: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 2. A bound that no simulated step of a layout beats, without one.
 3. Simulations in `dims`, of the lowest bounds first, until every layout that is left has a higher
    bound than the step of the last row that is shown: none of those is better. Then those that would
-   be recommended (`choice.py`) in place of what is. `exhaustive` simulates all.
+   be recommended (`choice.py`) in place of what is, which some tool has to be able to run.
+   `exhaustive` simulates all.
 
 Where a time budget is over, or somebody ends it, what is known by then is the answer (`stopped`).
 """
@@ -20,7 +21,7 @@ from allrail.errors import InputError, did_you_mean
 from allrail.layouts.budget import Budget, Stopped
 from allrail.layouts.choice import by_time, folded, may_be_recommended, recommended
 from allrail.layouts.layout import Cut, Job, Layout
-from allrail.layouts.space import lacks
+from allrail.layouts.space import tools_of
 from allrail.layouts.tools import ANY, TOOLS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
 from allrail.many import Progress
@@ -60,7 +61,7 @@ class Found:
 
     @property
     def recommended(self) -> Ranked:
-        """Of those as fast as the fastest, the simplest."""
+        """Of those as fast as the fastest that a tool can run, the simplest."""
         return recommended(self.ranked)
 
 
@@ -78,7 +79,7 @@ class _Search:
     too_large: list[TooLarge] = field(default_factory=list)
     refused: list[tuple[Cut, InputError]] = field(default_factory=list)
     unseen: int = 0
-    tools: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    runs: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def bound(self, layouts: Sequence[Layout]) -> None:
         """Sort out what fits, and how fast it is at best."""
@@ -142,26 +143,37 @@ class _Search:
             if not exhaustive and last is not None and self.fitting[0].bound_s > last:
                 break
             # The first ones are simulated however long they take: within a budget, one.
-            first = not self.ranked and self.budget.limited
-            self.simulate(self.fitting[: 1 if first else _TOGETHER])
+            if not self.ranked and self.budget.limited:
+                self.simulate([self.first()])
+            else:
+                self.simulate(self.fitting[:_TOGETHER])
             if self.progress is not None:
                 done, last = total - len(self.fitting), self._last(top)
                 # What is bounded above the last row that was asked for will not be simulated.
                 left = [one for one in self.fitting if last is None or one.bound_s <= last]
                 self.progress(done, done + len(self.fitting if exhaustive else left))
-        while self.ranked and (some := may_be_recommended(self.fitting, self.ranked)):
+        while self.ranked and (some := self._may_be_recommended()):
             self.simulate(some[:_TOGETHER])
 
     def _last(self, top: int) -> float | None:
         """The step of the last row that is shown; None where rows are missing."""
-        rows = folded(self.ranked, self._tools_of)
+        rows = folded(self.ranked)
         return rows[top - 1].ranked.step_s if len(rows) >= top else None
 
-    def _tools_of(self, one: Ranked) -> tuple[str, ...]:
+    def first(self) -> Bounded:
+        """The lowest bound of what fits: of what a tool can run, where there is any."""
+        ordered = sorted(self.fitting, key=lambda one: (one.bound_s, one.layout.name))
+        return next((one for one in ordered if self._runs(one)), ordered[0])
+
+    def _may_be_recommended(self) -> list[Bounded]:
+        return may_be_recommended(self.fitting, self.ranked, self._runs)
+
+    def _runs(self, one: Bounded) -> bool:
+        """Whether some tool can run a layout."""
         known = one.layout.name, one.recompute
-        if known not in self.tools:
-            self.tools[known] = tools_of(self.job, one)
-        return self.tools[known]
+        if known not in self.runs:
+            self.runs[known] = bool(tools_of(self.job, one.layout, one.recompute))
+        return self.runs[known]
 
     def found(self, stopped: str) -> Found:
         """What is known by now."""
@@ -219,7 +231,7 @@ def search(
             raise
         stopped = str(why) or "interrupted"
     if stopped and not own.ranked and own.fitting:
-        own.simulate([min(own.fitting, key=lambda one: one.bound_s)])
+        own.simulate([own.first()])
     return own.found(stopped)
 
 
@@ -265,18 +277,6 @@ def memory_of(one: Bounded | TooLarge) -> float:
         one: Whether it fits or not.
     """
     return one.needed / 1e9 if isinstance(one, TooLarge) else one.memory_gb
-
-
-def tools_of(job: Job, one: Ranked) -> tuple[str, ...]:
-    """Return the tools that can do a layout.
-
-    Args:
-        job: What is cut.
-        one: The layout, with what it computes again.
-    """
-    return tuple(
-        name for name in TOOLS if not lacks(job, one.layout, recompute=one.recompute, tool=name)
-    )
 
 
 def words_of(found: Found) -> dict[str, Any]:

@@ -148,6 +148,17 @@ def lacks(job: Job, layout: Cut, *, recompute: str | None = None, tool: str = ""
     return TOOLS[name].lacks(workload, sizes=job.sizes, numberings=inside)
 
 
+def tools_of(job: Job, layout: Cut, recompute: str) -> tuple[str, ...]:
+    """Return the tools that can do a layout.
+
+    Args:
+        job: What is cut.
+        layout: How.
+        recompute: What is computed again.
+    """
+    return tuple(name for name in TOOLS if not lacks(job, layout, recompute=recompute, tool=name))
+
+
 def _nothing(job: Job, refused: Counter[str], lacking: Counter[str]) -> InputError:
     """Why no layout is left."""
     if lacking:

@@ -16,6 +16,7 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError
 from allrail.layouts.layout import Cut, Job
+from allrail.layouts.space import tools_of
 from allrail.many import Progress, of_core
 from allrail.scenario import Fabric, GraphFabric, Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
@@ -74,6 +75,7 @@ class Ranked:
         binding: The dimension that works most of the time, and how much of it.
         capacity_gb: What an NPU has; None where nobody says it.
         train_s: Seconds of all steps of `workload.target`; None without.
+        tools: Tools that can do it.
     """
 
     layout: Cut
@@ -85,6 +87,7 @@ class Ranked:
     binding: tuple[str, float]
     capacity_gb: float | None = None
     train_s: float | None = None
+    tools: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:
@@ -257,6 +260,7 @@ def _ranked(
         (busiest["name"], busiest["busy_fraction"]),
         one.capacity_gb,
         _train_s(target, step, samples, round(tokens * int(last["npus"]))),
+        tools_of(job, one.layout, one.recompute),
     )
 
 

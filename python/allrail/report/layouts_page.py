@@ -129,11 +129,12 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
             f"Stopped: {told['stopped']}; {show_count(len(told['left']), 'layout')} left,"
             f" {told['unseen']:,} not looked at."
         )
+    said += [f"{words[0].upper()}{words[1:]}." for words in told.get("no_tool", [])]
     if best["name"] != fastest["name"]:
         said.append(
             f"The fastest is {fastest['name']}: {show_number(fastest['step_s'])} s a step; of those"
-            " within 1 %, the recommended one has the fewest kinds of parallelism, then the least"
-            " memory."
+            f" within 1 % of the fastest{' that a tool can run' if best['tools'] else ''}, the"
+            " recommended one has the fewest kinds of parallelism, then the least memory."
         )
     if best["slow_network_s"] is not None:
         loses = show_percent(1 - best["step_s"] / best["slow_network_s"])

@@ -33,6 +33,7 @@ Table = Literal[
     "coordinations",
     "compressions",
     "packets",
+    "devices",
 ]
 
 U32_MAX = 2**32 - 1
@@ -53,6 +54,7 @@ _SINGULAR: dict[Table, str] = {
     "coordinations": "a coordination",
     "compressions": "a compression",
     "packets": "a kind of packet",
+    "devices": "a preset of a device",
 }
 
 _MORE: dict[Table, str] = dict.fromkeys(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from allrail.scenario.fields import Flag, Text, refuse
+from allrail.scenario.fields import Flag, OneOf, Text, refuse
 
 SCHEMA_VERSION = 1
 
@@ -51,6 +51,12 @@ class Described(Node):
         default=False,
         exclude=True,
         description="Whether its numbers were measured on the hardware that it names.",
+    )
+    device: Annotated[str, OneOf(table="devices")] | None = Field(
+        default=None,
+        exclude=True,
+        description="The preset of what computes in this machine, such as `h100`: what `plan` and "
+        "`require` take without `--device`.",
     )
     sources: dict[str, Annotated[str, Text()]] = Field(
         default={}, exclude=True, description="Where its numbers come from, by key."
