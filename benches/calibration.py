@@ -10,7 +10,8 @@ numbers of machines and other collectives: as `allrail expect FABRIC` makes them
 show to run), and as `allrail simulate` does (the default schedule, another one in three of five).
 
 (b) Half of the tables that users have posted of one machine and of several, the other half held out
-(`shared/reference/nccl`, skipped where it is not there).
+(`nccl` in the folder that `ALLRAIL_REFERENCE` names, else in `../shared/reference`; skipped where
+it is missing).
 
 Printed are, for each, how many predictions there are, the median and the 95th percentile of their
 distance, and how many lie within the error that the fabric carries for them. Of (b) also how far
@@ -24,6 +25,7 @@ import argparse
 import heapq
 import itertools
 import math
+import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -33,7 +35,8 @@ from allrail.calibrate.predict import default_us
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import Row, Table
 
-POSTED = Path(__file__).parents[2] / "shared" / "reference" / "nccl"
+BESIDE = Path(__file__).parents[2] / "shared" / "reference"
+POSTED = Path(os.environ.get("ALLRAIL_REFERENCE") or BESIDE) / "nccl"
 NOISE = 0.03
 FASTEST = 100e3
 """Bytes a µs: of a rank's network interfaces; what is faster is refused."""
@@ -311,7 +314,7 @@ def _rows(each: Table, rows: Sequence[Row]) -> Table:
 def second() -> None:
     """Judge (b)."""
     if not POSTED.is_dir():
-        print("(b) skipped: shared/reference/nccl is not here")
+        print(f"(b) skipped: {POSTED} is not here; set ALLRAIL_REFERENCE")
         return
     print(
         f"{'(b) posted tables, the other half':42} {'count':>5} {'median':>9} {'95 %':>9}   in bars"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headings import bare
+
 # The same cases on every run: a red run can be run again. `make explore` takes fresh ones, on a
 # machine that is busy with others.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -58,10 +60,23 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def allrail_cli(capsys) -> Iterator[Callable[..., Outcome]]:
-    """Runs `allrail ARGS...` in this process; what `--plugin` registers is forgotten after it."""
+def allrail_cli(capsys, monkeypatch) -> Iterator[Callable[..., Outcome]]:
+    """Runs `allrail ARGS...` in this process; what `--plugin` registers is forgotten after it.
+
+    Every table that a command prints is held against the rule of headings (`headings.py`).
+    """
     from allrail import plugins
+    from allrail.cli import output
     from allrail.cli.main import main
+
+    units: list[str] = []
+    plain = output.table
+
+    def table(header, rows):
+        units.extend(bare(header))
+        plain(header, rows)
+
+    monkeypatch.setattr(output, "table", table)
 
     def run(*args: str) -> Outcome:
         capsys.readouterr()
@@ -74,3 +89,4 @@ def allrail_cli(capsys) -> Iterator[Callable[..., Outcome]]:
     yield run
     for name in plugins.registered():
         plugins.forget(name)
+    assert units == [], "headings that are a unit alone: say what the column is of"

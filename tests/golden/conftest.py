@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from reference import REFERENCE, why_skipped
 
-ROOT = Path(__file__).parents[2]
-
-
-def reference_folder() -> Path | None:
-    """The folder with `astra-sim/expected.json`, from `ALLRAIL_REFERENCE` or beside the project."""
-    named = os.environ.get("ALLRAIL_REFERENCE")
-    folder = Path(named) if named else ROOT.parent / "shared" / "reference"
-    return folder if (folder / "astra-sim" / "expected.json").is_file() else None
+EXPECTED = "astra-sim/expected.json"
 
 
 def pytest_generate_tests(metafunc) -> None:
@@ -23,11 +15,10 @@ def pytest_generate_tests(metafunc) -> None:
 
     import pytest
 
-    folder = reference_folder()
-    if folder is None:
-        skip = pytest.mark.skip(reason="ASTRA-sim's sample files are not here; ALLRAIL_REFERENCE")
+    if not (REFERENCE / EXPECTED).is_file():
+        skip = pytest.mark.skip(reason=why_skipped(EXPECTED))
         metafunc.parametrize("astra_case", [pytest.param(None, marks=skip)])
         return
-    tree = json.loads((folder / "astra-sim" / "expected.json").read_text())
-    cases = [{**case, "folder": folder / "astra-sim"} for case in tree["cases"]]
+    tree = json.loads((REFERENCE / EXPECTED).read_text())
+    cases = [{**case, "folder": REFERENCE / "astra-sim"} for case in tree["cases"]]
     metafunc.parametrize("astra_case", cases, ids=lambda case: case["name"])

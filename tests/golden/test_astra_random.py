@@ -7,12 +7,13 @@ in docs/guides/astra-sim.md. The cases that are off there stay off here: nothing
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+
+from reference import reference
 
 _SPEC = importlib.util.spec_from_file_location(
     "astra_random", Path(__file__).with_name("astra_random.py")
@@ -21,17 +22,12 @@ random_cases = importlib.util.module_from_spec(_SPEC)
 sys.modules["astra_random"] = random_cases
 _SPEC.loader.exec_module(random_cases)
 
-ROOT = Path(__file__).parents[2]
 OF_ALL, OF_EACH_SET = 0.95, 0.85
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    named = os.environ.get("ALLRAIL_REFERENCE")
-    reference = Path(named) if named else ROOT.parent / "shared" / "reference"
-    archive = reference / "astra-sim" / "random.tar.gz"
-    if not archive.is_file():
-        pytest.skip("ASTRA-sim's random cases are not here; ALLRAIL_REFERENCE")
+    archive = reference("astra-sim/random.tar.gz")
     found = tmp_path_factory.mktemp("random")
     with tarfile.open(archive) as packed:
         packed.extractall(found, filter="data")

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -21,9 +20,10 @@ from allrail.calibrate.predict import run
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table, ranks_of
 from allrail.errors import InputError
+from reference import REFERENCE, needs
 
-POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
-posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
+POSTED = REFERENCE / "nccl"
+posted = needs("nccl")
 
 SIZES = [1 << power for power in range(12, 32)]
 

@@ -19,9 +19,10 @@ from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
 from allrail.layouts.mapping import parts_of
+from reference import REFERENCE, needs
 
-REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference"
-field = pytest.mark.skipif(not REFERENCE.is_dir(), reason="shared/reference is not here")
+field = needs("field")
+posted = needs("nccl")
 
 SIZES = [1 << power for power in range(12, 33, 2)]
 
@@ -317,7 +318,7 @@ def test_a_fabric_predicts_by_the_nearest_table():
         )
 
 
-@field
+@posted
 @pytest.mark.parametrize("given", [1, 2, 3])
 def test_posted_p4d_tell_other_numbers_of_machines(given):
     tables = read_tables(REFERENCE / "nccl" / "issue_nccl527_p4d_1to4nodes_allreduce_1GiB.txt")
@@ -328,7 +329,7 @@ def test_posted_p4d_tell_other_numbers_of_machines(given):
         assert told == pytest.approx(row.time_us, rel=0.1)
 
 
-@field
+@posted
 @pytest.mark.parametrize("begin", [0, 1])
 def test_posted_b200_tell_the_other_half_of_the_sizes(begin):
     tables = read_tables(REFERENCE / "nccl" / "torchdist_b200_1node_vs_4nodes.txt")

@@ -6,7 +6,6 @@ import csv
 import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,10 @@ from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
 from allrail.scenario import load_any_fabric
 from allrail.scenario.dimensions import within
+from reference import REFERENCE, needs
 
-POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
-posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
+POSTED = REFERENCE / "nccl"
+posted = needs("nccl")
 
 INNER = {"kind": "switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}
 OUTER = {"kind": "switch", "size": 16, "bandwidth": "50 GB/s", "latency": "5 us"}

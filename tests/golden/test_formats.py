@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shlex
 import shutil
@@ -18,6 +17,7 @@ import yaml
 import allrail
 from allrail.formats.astra_sim.header import LOOPS
 from allrail.reproduce.astra_sim import FOLDER
+from reference import REFERENCE, needs
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = """\
@@ -308,8 +308,8 @@ def test_mistakes_are_one_message(folder, allrail_cli, name):
     assert not (folder / "out").exists()
 
 
-FIELD = Path(os.environ.get("ALLRAIL_REFERENCE", ROOT.parent / "shared" / "reference")) / "field"
-field = pytest.mark.skipif(not FIELD.is_dir(), reason="the field's inputs are not here")
+FIELD = REFERENCE / "field"
+field = needs("field")
 
 
 def imported(allrail_cli, *words):

@@ -70,7 +70,7 @@ def test_cost_is_table_ii(allrail_cli):
     table = allrail_cli("cost", *TABLE_II).stdout
     rows = [line.split() for line in table.splitlines() if not line.startswith("#")]
     assert rows[0] == [
-        *("fabric", "npus", "switches", "AoC", "DAC", "diameter", "M$", "npus/M$", "savings")
+        *("fabric", "npus", "switches", "AoC", "DAC", "diameter", "cost_M$", "npus/M$", "savings")
     ]
     assert rows[1][:7] == ["fat-tree-1k", "1024", "768", "16384", "16384", "4", "25.303"]
     assert [row[8] for row in rows[1:8]] == [

@@ -450,7 +450,7 @@ def test_rows_say_tools_memory_and_capacity(allrail_cli, folder):
     told = allrail_cli("plan", *SMALL, *more, "--top", "3", "--schedules", "0")
     assert told.status == 0, told.stderr
     header, *rows = told.stdout.splitlines()
-    assert header.split()[6:9] == ["GB", "of_GB", "tools"]
+    assert header.split()[6:9] == ["memory_GB", "capacity_GB", "tools"]
     assert sum("*" in row for row in rows if row[0] != "#") == 1
     assert any(row.startswith("mine ") for row in rows)
     assert any("10 % stay free" in row for row in rows)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from allrail.calibrate.nccl import cluster_of, fastest, switches, ways
 from allrail.calibrate.nccl.constants import AMPERE, BLACKWELL, HOPPER, VOLTA
 from allrail.calibrate.table import AROUND
+from reference import REFERENCE, needs
 
-POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
+POSTED = REFERENCE / "nccl"
 LARGE = 1 << 34
 
 
@@ -129,7 +129,7 @@ def test_compare_has_a_row_of_it(tmp_path, allrail_cli):
     assert "nccl" not in allrail_cli("compare", str(plain)).stdout
 
 
-@pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
+@needs("nccl")
 def test_verdicts_agree_with_those_of_posters(allrail_cli):
     told = allrail_cli("reproduce", "verdicts", str(POSTED), "--json")
     assert told.status == 0

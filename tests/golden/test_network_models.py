@@ -7,13 +7,12 @@ and a TPU v4 slice of 4 x 4 x 8 with its twist, written as graphs.
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 import yaml
 
 import allrail
+from reference import reference
 
 SLIM_FLY = "09-graph-default-algorithm/ar_slimfly.yaml"
 RAILS = "09-graph-default-algorithm/ar_railmiss.yaml"
@@ -22,12 +21,7 @@ AUTO = {"schedule.algorithms": "auto"}
 
 
 def field(name):
-    named = os.environ.get("ALLRAIL_REFERENCE")
-    folder = Path(named) if named else Path(__file__).parents[3] / "shared" / "reference"
-    path = folder / "field" / name
-    if not path.is_file():
-        pytest.skip("the field's networks are not here; ALLRAIL_REFERENCE")
-    return path
+    return reference(f"field/{name}")
 
 
 def time(path, sets):

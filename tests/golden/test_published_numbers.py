@@ -7,12 +7,13 @@ find nothing, and find what is put in or taken out.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+
+from reference import reference
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benches"))
@@ -24,11 +25,7 @@ BOOK = ledger.read()
 
 @pytest.fixture(scope="module")
 def folder():
-    named = os.environ.get("ALLRAIL_REFERENCE")
-    reference = Path(named) if named else ROOT.parent / "shared" / "reference"
-    if not (reference / "hammingmesh.json").is_file():
-        pytest.skip("the sources' numbers are not here; ALLRAIL_REFERENCE")
-    return reference
+    return reference("hammingmesh.json").parent
 
 
 @pytest.fixture(scope="module")

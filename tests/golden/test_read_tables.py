@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, chosen
 from allrail.errors import InputError
+from reference import REFERENCE, needs
 
-FIELD = Path(__file__).parents[2].parent / "shared" / "reference" / "field"
-field = pytest.mark.skipif(not FIELD.is_dir(), reason="shared/reference is not here")
+FIELD = REFERENCE / "field"
+field = needs("field")
 
 SIZES = [1 << power for power in range(20, 32, 2)]
 RATE = 200.0

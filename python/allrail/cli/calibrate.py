@@ -387,7 +387,8 @@ def _show(made: Calibrated) -> None:
                     f"{100 * (simulated / row.time_us - 1):+.1f}",
                 ]
             )
-    header = ["bytes", "measured_us", "fitted_us", "%", "simulated_us", "%"]
+    header = ["bytes", "measured_us", "fitted_us", "fitted_off_%"]
+    header += ["simulated_us", "simulated_off_%"]
     output.table(["ranks", *header] if several else header, rows)
     for one in made.fabric["dimensions"]:
         output.note(f"{one['size']} NPUs, {one['bandwidth']}, {one['latency']} a step")

@@ -32,7 +32,7 @@ def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> 
         output.print_json(priced)
         return
     output.table(
-        ["fabric", "npus", "switches", "AoC", "DAC", "diameter", "M$", "npus/M$", "savings"],
+        ["fabric", "npus", "switches", "AoC", "DAC", "diameter", "cost_M$", "npus/M$", "savings"],
         [
             [
                 row["name"],

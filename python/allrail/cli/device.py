@@ -113,7 +113,11 @@ def show(fitted: Fitted) -> None:
             ]
         )
     output.table(
-        ["what", "kind", "of", "measured_us", "predicted_us", "%", "spread_%", "measured"], cells
+        [
+            *("what", "kind", "of", "measured_us", "predicted_us", "predicted_off_%"),
+            *("measured_spread_%", "measured"),
+        ],
+        cells,
     )
     for what, each in off.items():
         output.note(

@@ -266,7 +266,7 @@ def _show(rows: Any, notes: list[str], found: Judgement, *, measured: bool) -> N
     from allrail.cli import output
 
     header = ["bytes", "algorithm", "expected_us", "expected_busbw"]
-    header += ["measured_us", "measured_busbw", "%"] if measured else []
+    header += ["measured_us", "measured_busbw", "%_of_expected"] if measured else []
     lines = []
     for row in rows:
         line = [str(row.bytes), row.algorithm]

@@ -50,8 +50,8 @@ def list_fabrics(*, as_json: bool) -> None:
                 ",".join(dimension.kind for dimension in fabric.dimensions),
             ]
         )
-    output.table(["fabric", "npus", "sizes", "Gb/s", "kinds"], rows)
-    output.note("Gb/s of one NPU per dimension, innermost first; `allrail fabric show NAME`")
+    output.table(["fabric", "npus", "sizes", "npu_Gb/s", "kinds"], rows)
+    output.note("npu_Gb/s: of one NPU, per dimension, innermost first; `allrail fabric show NAME`")
 
 
 @command.command("show")
@@ -112,7 +112,7 @@ def show_fabric(
     output.pairs([("fabric", fabric.name), ("npus", f"{fabric.npus:,}"), ("about", fabric.about)])
     click.echo()
     output.table(
-        ["dimension", "kind", "size", "links", "per_link", "Gb/s", "latency", "reduces"],
+        ["dimension", "kind", "size", "links", "per_link", "npu_Gb/s", "latency", "reduces"],
         [
             [
                 f"dim{index}",

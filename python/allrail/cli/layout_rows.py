@@ -95,7 +95,7 @@ def show(answer: Answer) -> None:
         rows.append(cells)
     header = ["layout", "recompute", "step_s", "slow_network_s", "tokens_per_s_per_npu"]
     header += ["train_days"] if ranked[0].train_s is not None else []
-    header += ["below_best_%", "GB", "of_GB", "tools", "loses_by"]
+    header += ["below_best_%", "memory_GB", "capacity_GB", "tools", "loses_by"]
     output.table(header, rows)
 
 
@@ -125,8 +125,8 @@ def tell(answer: Answer) -> None:
         output.note(words)
     if best.capacity_gb is not None:
         output.note(
-            f"GB: memory of the fullest NPU, of_GB: what it has; {100 * job.headroom:g} % stay free"
-            " (--headroom)"
+            "memory_GB: of the fullest NPU, capacity_GB: what it has;"
+            f" {100 * job.headroom:g} % stay free (--headroom)"
         )
     if len(answer.rows) > 1:
         output.note(gap(*(row.ranked for row in answer.rows[:2])))

@@ -163,7 +163,7 @@ def show(scenario: Scenario, result: Result) -> None:
             "dimension",
             "kind",
             "size",
-            "Gb/s",
+            "npu_Gb/s",
             *(["line_Gb/s"] if framed else []),
             "algorithm",
             "bytes_per_npu",

@@ -206,7 +206,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
     output.pairs(pairs)
     click.echo()
     framed = any(one.line_rate_gbps is not None for one in result.dimensions)
-    rates = ["Gb/s", "line_Gb/s"] if framed else ["Gb/s"]
+    rates = ["npu_Gb/s", "line_Gb/s"] if framed else ["npu_Gb/s"]
     headers = ["header_bytes"] if framed else []
     output.table(
         ["dimension", "kind", "size", *rates, "bytes_per_npu", *headers, "utilisation_%", "busy_%"],
@@ -243,7 +243,7 @@ def _line_rate(one: DimensionResult) -> str:
 
 def _show_links(result: TrainingResult) -> None:
     output.table(
-        ["links", "count", "Gb/s", "mean_%", "max_%", "busiest"],
+        ["links", "count", "link_Gb/s", "mean_%", "max_%", "busiest"],
         [
             [
                 one.name,
