@@ -93,6 +93,16 @@ ANSWERS = [
         f"and nothing is in flight: 1 task waits: `{NAMES[1]}`",
         "core.ready",
     ),
+    # lies about a task
+    ("    tasks[0].bytes = 1", 5, "AttributeError: `bytes` of a task cannot be set", ""),
+    ("    tasks[0].priority = 7", 5, "AttributeError: `priority` of a task cannot be set", ""),
+    ("    tasks[0]._sizes = ()", 5, "AttributeError: `_sizes` of a task cannot be set", ""),
+    (
+        CHOOSE.format("core.ready[0].partition('1 MiB')"),
+        6,
+        "ValueError: `layer3 gradient` is cut already: cut it before the function returns",
+        "",
+    ),
     # returns rubbish
     ("    pass", 3, "`None` is no list of the tasks", "the most urgent first"),
     ("    return 42", 3, "`42` is no list of the tasks", "the most urgent first"),

@@ -104,6 +104,11 @@ BAD = {
     "no number": (HEADER + "a,fast,0,0,0\n", (), "not a finite number"),
     "not finite": (HEADER + "a,nan,0,0,0\n", (), "not a finite number"),
     "several": (HEADER + THEMIS + THEMIS.replace("themis", "other"), (), "it has 2 runs"),
+    "two versions": (HEADER + THEMIS + "sys[0] finished, 5 cycles\n", (), "ASTRA-sim 1.0 and 2.x"),
+    "one name": (HEADER + THEMIS * 2, (), "the line of one run in a file of its own"),
+    "one name asked": (HEADER + THEMIS * 2, ("--run", "themis"), "2 runs of this name"),
+    "below 0": (HEADER + THEMIS.replace("13635.871", "-1", 1), (), "it is below 0"),
+    "two logs": ("sys[0] finished, 5 cycles\nsys[0] finished, 6 cycles\n", (), "finished twice"),
     "another run": (HEADER + THEMIS, ("--run", "themes"), "did you mean `themis`?"),
     "variants": (HEADER + THEMIS, ("--chunks", "4,8"), "means nothing beside a result"),
     "overrides": (HEADER + THEMIS, ("--set", "seed=1"), "means nothing beside a result"),
@@ -138,7 +143,8 @@ def test_other_commands_name_the_flag(allrail_cli):
 def test_which_version_each_file_is_of(tmp_path):
     csv_file, log = tmp_path / "a.csv", tmp_path / "b.log"
     csv_file.write_text(HEADER + THEMIS)
-    log.write_text("sys[0] finished, 5 cycles\n")
+    # The same line on the terminal and in the log is one run.
+    log.write_text("sys[0] finished, 5 cycles\n" * 2)
     first, second = read_printed(csv_file), read_printed(log)
     (tmp_path / "w.0.et").write_bytes(b"")
     trace, layers = tmp_path / "w", tmp_path / "w.txt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 import subprocess
@@ -142,6 +143,10 @@ def test_a_task_without_a_simulation():
             task.partition(wrong)
     with pytest.raises(ValueError, match="more than 1,048,576 partitions"):
         CommTask("fc", 2**40, 0).partition(1)
+    # A scheduler may try things on copies.
+    twin = copy.deepcopy(task)
+    twin.partition(5)
+    assert (twin.name, twin.partitions) == ("fc", (5, 5))
 
 
 def test_partitions_of_several_sizes_lose_nothing():

@@ -20,7 +20,8 @@ class CommTask:
     order, each when it is its turn; the task is done when the last one has finished
     (`notify_finish`). With parameter servers each partition is pushed and then pulled.
 
-    Make some to try a scheduler without a simulation: `mine([CommTask("fc", 4_000_000, 0)])`.
+    Make some to try a scheduler without a simulation: `mine([CommTask("fc", 4_000_000, 0)])`. Its
+    attributes are read only; `partition` may be called until the function returns.
 
     Args:
         name: Of the gradient, as in the step graph.
@@ -40,8 +41,21 @@ class CommTask:
         left: The bytes of these.
     """
 
+    name: str
+    bytes: int
+    place: int
+    ready_us: float
+    needed_us: float
+    time_us: float
+    priority: int | None
+    waiting: int
+    left: int
+    _sizes: tuple[int, ...]
+    _started: bool
+
     __slots__ = (
         "_sizes",
+        "_started",
         "bytes",
         "left",
         "name",
@@ -64,15 +78,34 @@ class CommTask:
         time_us: float = 0.0,
         partition: int = 4 << 20,
     ) -> None:
-        self.name = name
-        self.bytes = bytes
-        self.place = place
-        self.ready_us = ready_us
-        self.needed_us = needed_us
-        self.time_us = time_us
-        self.priority: int | None = None
-        self.waiting = self.left = 0
-        self._sizes: tuple[int, ...] = (partition,)
+        self._tell(
+            name=name,
+            bytes=bytes,
+            place=place,
+            ready_us=ready_us,
+            needed_us=needed_us,
+            time_us=time_us,
+            priority=None,
+            waiting=0,
+            left=0,
+            _sizes=(partition,),
+            _started=False,
+        )
+
+    def _tell(self, **values: object) -> None:
+        """Set attributes: for allrail, not for the function."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse it: a task describes a gradient as it is."""
+        raise AttributeError(
+            f"`{name}` of a task cannot be set: return the order, or `partition` it"
+        )
+
+    def __setstate__(self, state: tuple[None, dict[str, object]]) -> None:
+        """Copies of a task may be made."""
+        self._tell(**state[1])
 
     def __repr__(self) -> str:
         """Name and size."""
@@ -97,8 +130,10 @@ class CommTask:
         Raises:
             TypeError: It is no size.
             ValueError: It is no size, zero, or the sizes of another tensor; or there would be more
-                than 1,048,576 partitions.
+                than 1,048,576 partitions; or the function has returned already.
         """
+        if self._started:
+            raise ValueError(f"`{self.name}` is cut already: cut it before the function returns")
         if isinstance(size, Iterable) and not isinstance(size, str):
             sizes: list[int] = []
             for one in size:
@@ -115,7 +150,7 @@ class CommTask:
             count = -(-self.bytes // sizes[0])
         if count > MAX_PARTITIONS:
             raise ValueError(f"`{self.name}` would have more than {MAX_PARTITIONS:,} partitions")
-        self._sizes = tuple(sizes)
+        self._tell(_sizes=tuple(sizes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class TensorFunction(Function):
         answer = self.run(call, stopped, hint=_RETURN)
         order: list[int] = answer if isinstance(answer, list) else forward
         for place, index in enumerate(order):
-            tasks[index].priority = place
+            tasks[index]._tell(priority=place, _started=True)
         return order, None if isinstance(answer, list) else answer
 
 
@@ -150,7 +150,7 @@ class Chooser:
         ready = []
         for index, count, left in offers:
             task = self._tasks[index]
-            task.waiting, task.left = count, left
+            task._tell(waiting=count, left=left)
             ready.append(task)
         core = Core(tuple(ready), leg, in_flight, self._credit, now_us)
         offered = {index for index, _, _ in offers}

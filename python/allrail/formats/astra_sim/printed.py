@@ -31,11 +31,12 @@ EXPOSED, SIZE = "ExposedCommunicationTime(us)", "TotalMessageSize(MB)"
 FIRST, SECOND = "1.0", "2.x"
 
 _LINE = re.compile(
-    r"sys\[(\d+)\](?: iteration \d+)? finished, (\d+) cycles"
+    r"sys\[(\d+)\](?: iteration (\d+))? finished, (\d+) cycles"
     r"(?:, exposed communication (-?\d+) cycles)?"
 )
 _END_TO_END = re.compile(r"^\s*layer_name\b|workload finished at", re.MULTILINE)
 _MAX_BYTES = 1 << 26
+_ONE_LINE = "keep the header and the line of one run in a file of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,15 @@ def read_printed(path: Path, *, run: str | None = None) -> Printed:
             source=str(path),
             hint="keep the lines of NPUs that have finished: `grep finished`",
         )
+    found = list(_LINE.finditer(text))
     if TOTAL in text.split("\n", 1)[0]:
+        if found:
+            raise InputError(
+                "it has runs of ASTRA-sim 1.0 and 2.x",
+                source=str(path),
+                hint="give each version's run a file of its own",
+            )
         return _csv(path, text, run)
-    found = [(int(one[2]), None if one[3] is None else int(one[3])) for one in _LINE.finditer(text)]
     if found:
         if run is not None:
             raise InputError(
@@ -139,7 +146,9 @@ def _csv(path: Path, text: str, run: str | None) -> Printed:
         raise InputError(
             f"it has {len(runs)} runs",
             source=str(path),
-            hint=f"name one by `--run`: {', '.join(show(name) for name in names[:6])}",
+            hint=f"name one by `--run`: {', '.join(show(name) for name in names[:6])}"
+            if len(set(names)) == len(names)
+            else _ONE_LINE,
         )
     if run is not None and run not in names:
         raise InputError(
@@ -147,6 +156,13 @@ def _csv(path: Path, text: str, run: str | None) -> Printed:
             source="--run",
             value=run,
             hint=did_you_mean(run, names, others="it has"),
+        )
+    if run is not None and names.count(run) > 1:
+        raise InputError(
+            f"`{path}` has {names.count(run)} runs of this name",
+            source="--run",
+            value=run,
+            hint=_ONE_LINE,
         )
     at = names.index(run) if run is not None else 0
     values = {}
@@ -171,11 +187,29 @@ def _number(cell: str, path: Path, *, line: int, field: str) -> float:
             value=show(cell),
             hint="keep the file as ASTRA-sim wrote it",
         )
+    if number < 0:
+        raise InputError(
+            "it is below 0",
+            source=str(path),
+            line=line,
+            field=field,
+            value=show(cell),
+            hint="keep the file as ASTRA-sim wrote it",
+        )
     return number
 
 
-def _cycles(path: Path, found: Sequence[tuple[int, int | None]]) -> Printed:
-    total, exposed = max(found, key=lambda one: (one[0], one[1] or 0))
+def _cycles(path: Path, found: Sequence[re.Match[str]]) -> Printed:
+    ends: dict[tuple[str, str | None], tuple[int, int | None]] = {}
+    for npu, iteration, cycles, waited in (one.groups() for one in found):
+        end = (int(cycles), None if waited is None else int(waited))
+        if ends.setdefault((npu, iteration), end) != end:
+            raise InputError(
+                f"it has several runs: `sys[{npu}]` has finished twice",
+                source=str(path),
+                hint="keep the lines of one run in a file of its own",
+            )
+    total, exposed = max(ends.values(), key=lambda one: (one[0], one[1] or 0))
     values = {TOTAL: total / 1e3}
     if exposed is not None:
         values |= {COMPUTE: (total - exposed) / 1e3, EXPOSED: exposed / 1e3}
