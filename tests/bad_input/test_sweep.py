@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import io
 import json
+import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -215,3 +219,46 @@ class TestRay:
             outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", address)
             thread.join(10)
         refused(outcome, study, address, "not Ray")
+
+
+FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.argv[1:] = ["sweep", "study.yaml", "--out", "out", "--workers", "1"]
+from allrail.cli.main import main
+main()
+"""
+
+
+@pytest.mark.long
+def test_a_disk_without_room_names_the_file_and_the_sweep_goes_on(study):
+    """A bound on the size of files stands for the disk: a write fails as it does on a full one."""
+    (study / "study.yaml").write_text(HEAD + "axes: {schedule.chunks: [1, 2, 4, 8]}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, "2000"], cwd=study, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    told = (
+        "error: --out: `out`: it cannot be written: File too large (at `sweep.parquet`)\n\nhint: "
+    )
+    assert done.stderr.startswith(told)
+    assert {one.name for one in (study / "out").iterdir()} == {"sweep.jsonl"}
+    allrail.sweep("study.yaml", "out", workers=1)
+    assert (study / "out" / "sweep.parquet").exists()
+
+
+@pytest.mark.parametrize("room", [0, 200])
+def test_a_journal_without_room_is_named(study, allrail_cli, monkeypatch, room):
+    class Full(io.FileIO):
+        def write(self, data):
+            if self.tell() + len(data) > room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(data)
+
+    monkeypatch.setattr("allrail.sweeps.journal.FileIO", Full)
+    outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--workers", "1")
+    assert outcome.status == 2
+    told = (
+        "error: --out: `out/sweep.jsonl`: it cannot be written: No space left on device\n\nhint: "
+    )
+    assert outcome.stderr.startswith(told)

@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from allrail.runtime.predict import scenario  # noqa: E402
 from allrail.runtime.record import Mark  # noqa: E402
 from allrail.runtime.steps import OUTSIDE, steps_of  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
-from allrail.torch.observed import waiting  # noqa: E402
+from allrail.torch.observed import Observed, waiting  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
 
 STEPS = 8
@@ -227,32 +228,90 @@ def test_a_record_is_written_when_a_model_is_released_and_holds_no_secret(on_ran
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == [".allrail.json"]
 
 
-def test_a_script_that_waits_for_much_of_its_time_is_told_once_what_to_set(on_ranks, monkeypatch):
+def observed(marks, rank=0):
+    """What a rank has seen that has these marks, and made no exchange."""
+    transport = SimpleNamespace(rank=rank, ranks=2)
+    given = {"model": "model", "crosses": True, "trace": None, "passes": None}
+    seen = Observed(transport, None, **given)
+    for mark in marks:
+        seen.marks.add(mark)
+    return seen
+
+
+def passes_that_wait(share, passes=10):
+    """Ends of passes 100 ns apart, of which waits take this share."""
+    for number in range(1, passes + 1):
+        end = 100 * number
+        yield ("wait", 0, end - round(100 * share), end)
+        yield ("round", -1, end, end)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.0, 0), (0.1, 0), (0.33, 0), (0.34, 1), (0.9, 1)])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_is_told_of_waits_names_their_share_and_what_to_set(share, said, rank):
+    seen = observed(passes_that_wait(share), rank)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seen.advise()
+    texts = [str(one.message) for one in caught]
+    assert len(texts) == (said if rank == 0 else 0)
+    for text in texts:
+        assert f"waits for gradients in {100 * share:.0f} % of its time" in text
+        assert "`exchange: auto` in allrail.yaml" in text
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.9, 1), (0.1, 0)])
+def test_a_script_is_told_of_its_waits_once_and_by_one_rank(share, said, on_ranks, monkeypatch):
     monkeypatch.setattr("allrail.torch.scheduled.ADVISED_AFTER", 4)
+    monkeypatch.setattr("allrail.torch.observed.waiting", lambda _: share)
 
     def body(rank):
-        said = []
-        # Of rank 1: the other one waits for it. A busy machine makes it late by itself, by little.
-        for alike, late in ((0.02, 0.1), (0.15, 0.0)):
-            model = nn.Linear(4, 4)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            art.schedule(model, optimizer)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                for _ in range(8):
-                    time.sleep(alike + late * rank)
-                    model(torch.ones(1, 4)).sum().backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-            said.append([str(one.message) for one in caught if "waits for" in str(one.message)])
-            art.release(model)
-        return said
+        model = nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        art.schedule(model, optimizer)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step in range(12):
+                model(torch.ones(1, 4)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                told = [one for one in caught if "waits for gradients" in str(one.message)]
+                # The fifth forward pass is the first after four rounds.
+                assert len(told) == (said if rank == 0 and step >= 4 else 0), step
+        art.release(model)
 
-    (much, little), others = on_ranks(body)
-    assert len(much) == 1
-    assert "exchange: auto" in much[0]
-    assert little == []
-    assert others == [[], []]
+    on_ranks(body)
+
+
+@pytest.mark.parametrize(("pack", "packs"), [("auto", 2), ("4 KiB", 8), ("0 B", 16)])
+def test_as_many_packs_are_predicted_as_are_sent(pack, packs, on_ranks, tmp_path, monkeypatch):
+    """The simulated job has a layer for each pack: of 16 tensors of 2 KB, and of a large one."""
+    (tmp_path / "allrail.yaml").write_text(
+        f"schema_version: 1\nschedule: {{tensor: {{pack: {pack}}}}}\n"
+    )
+    monkeypatch.setenv("ALLRAIL_JOB", str(tmp_path / "allrail.yaml"))
+    packs += pack != "auto"  # the large one; with `auto` it is the second
+
+    def body(rank):
+        layers = [nn.Linear(22, 22, bias=False) for _ in range(16)]
+        model = nn.Sequential(*layers, nn.Linear(22, 60_000, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        art.schedule(model, optimizer)
+        for _ in range(STEPS):
+            model(torch.ones(1, 22)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        art.synchronize()
+        record = art._of(model)[0].observed.record()
+        art.release(model)
+        timeline = record["timeline"]
+        travels = [name != records.USERS for name in timeline["names"]]
+        sent = [one for one in timeline["exchanges"] if travels[one["name"]]]
+        layers = scenario(record, steps_of(record))["workload"]["model"]["layers"]
+        return len(layers) - 1, len(sent) / STEPS
+
+    for predicted, sent in on_ranks(body):
+        assert predicted == sent == packs
 
 
 def test_the_share_of_waits_counts_what_lies_between_ends_of_passes():
