@@ -182,6 +182,9 @@ class _Phases(click.ParamType[int | None]):
 @click.option(
     "--workloads", is_flag=True, help="The training workloads instead: section V-B and Fig. 15."
 )
+@click.option(
+    "--trees", is_flag=True, help="Joined lines and tapered trees instead: price and throughput."
+)
 @options.as_json
 @options.out
 @click.option(
@@ -195,17 +198,22 @@ def hammingmesh(
     figures: bool,
     placement: bool,
     workloads: bool,
+    trees: bool,
     as_json: bool,
     out: Path | None,
     cache: bool,
 ) -> None:
-    """HammingMesh (SC'22): Table II, its figures and claims; or its workloads.
+    """HammingMesh (SC'22): Table II, its figures and claims; or its workloads, or its trees.
 
     Results are kept on disk as they come: after an interruption the same command goes on.
     """
     from allrail.cli import output
     from allrail.reproduce import hammingmesh as paper
+    from allrail.reproduce.hammingmesh import trees as networks
     from allrail.reproduce.hammingmesh import workloads as training
+
+    if workloads and trees:
+        raise click.UsageError("give one of `--workloads` and `--trees`")
 
     worlds: tuple[Literal["flows", "packets"], ...] = (
         ("flows", "packets") if world == "both" else (world,)
@@ -219,7 +227,9 @@ def hammingmesh(
     )
     with output.Progress("reproducing HammingMesh", counts=False) as progress:
         try:
-            if workloads:
+            if trees:
+                outcome = networks.run(cache=cache, progress=progress)
+            elif workloads:
                 outcome = training.run(worlds, cache=cache, progress=progress)
             else:
                 outcome = paper.run(scope, cache=cache, progress=progress)

@@ -120,7 +120,7 @@ class TrafficCase:
             traffic["algorithm"] = self.algorithm
         fabric: str | dict[str, Any] = self.cluster.fabric
         if self.rows:
-            fabric = {**_keys(self.cluster.fabric), "rows": self.rows}
+            fabric = {**fabric_keys(self.cluster.fabric), "rows": self.rows}
         return {
             "schema_version": 1,
             "fabric": fabric,
@@ -186,8 +186,12 @@ def without_barrier(cluster: Published, scope: Scope) -> TrafficCase:
     return replace(case, barrier=False, phases=min(FREE_PHASES, scope.phases or FREE_PHASES))
 
 
-@cache
-def _keys(fabric: str) -> dict[str, Any]:
+def fabric_keys(fabric: str) -> dict[str, Any]:
+    """Return a preset's topology and its keys.
+
+    Args:
+        fabric: Its name.
+    """
     graph = load_any_fabric(fabric)
     assert isinstance(graph, GraphFabric), "the presets of Table II are graphs"  # noqa: S101
     return {"topology": graph.topology, **graph.keys}
