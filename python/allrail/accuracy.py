@@ -202,7 +202,7 @@ def of_device(device: str, precision: str, launch: str | None = None) -> Computi
             told = f"{_part(len(some))} of {len(some)} measured runs on {what}: {names}"
             told += _CHOSEN.get(device, "")
             return Computing(
-                len(some), told, Bar(_quantile(ratios, _OUTSIDE), _quantile(ratios, 1 - _OUTSIDE))
+                len(some), told, Bar(quantile(ratios, _OUTSIDE), quantile(ratios, 1 - _OUTSIDE))
             )
     if same:
         return Computing(0, f"{len(same)} on {device} in {precision}: too few runs to tell")
@@ -258,8 +258,13 @@ def _part(count: int) -> str:
     return "nine of ten" if count >= 10 else "nearly all"
 
 
-def _quantile(ordered: Sequence[float], part: float) -> float:
-    """Linear between the two next to it."""
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Return a quantile, linear between the two next to it.
+
+    Args:
+        ordered: Values, the least first; at least one.
+        part: 0 to 1.
+    """
     at = part * (len(ordered) - 1)
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
+import importlib.util
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,28 @@ from typing import Any
 import pytest
 
 import allrail
-from allrail import accuracy
+from allrail import accuracy, load_fabric, network_accuracy, preset_names
 from allrail.accuracy import of_device
 from allrail.api import simulate_many
+from allrail.network_accuracy import network_line
+from allrail.results import write_results
+from allrail.scenario import load_scenario
+from allrail.scenario.presets import read_fabric
 from allrail.training import simulate_training_many
+from reference import needs
 
+
+def _bench() -> Any:
+    path = Path(__file__).parents[2] / "benches" / "network_accuracy.py"
+    spec = importlib.util.spec_from_file_location("network_accuracy_bench", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = _bench()
 TABLE = Path(accuracy.__file__).with_name("accuracy.csv")
 
 
@@ -253,3 +273,113 @@ def test_the_packaged_ratios_are_those_of_the_comparison(
         kept = packaged[row["id"]]
         assert float(kept["ratio"]) == pytest.approx(float(row["ratio"]), abs=0.02), row["id"]
         assert {**kept, "ratio": ""} == {**row, "ratio": ""}
+
+
+NETWORK = Path(network_accuracy.__file__).with_name("network_accuracy.csv")
+
+
+def on_preset(kind: str, size: str, **fabric: Any) -> dict[str, Any]:
+    tree, _ = read_fabric("dgx-a100")
+    one = {"kind": kind, "size": size}
+    return {"schema_version": 1, "fabric": {**tree, **fabric}, "collective": one}
+
+
+def told(tree: dict[str, Any]) -> str | None:
+    return network_line(load_scenario(tree))
+
+
+def test_a_collective_s_error_is_that_of_tables_of_its_kind_machines_and_size() -> None:
+    machine = [read_fabric("dgx-a100")[0]["dimensions"][0]]
+    line = told(on_preset("all_gather", "1 MiB", dimensions=machine))
+    rows = [
+        float(one["ratio"]) - 1
+        for one in csv.DictReader(NETWORK.read_text().splitlines())
+        if (one["fabric"], one["collective"], one["ranks"]) == ("dgx-a100", "all_gather", "8")
+        and 1 << 18 <= int(one["bytes"]) <= 1 << 22
+    ]
+    assert len(rows) == 5
+    assert line is not None
+    low, high = (float(word) / 100 for word in re.findall(r"[-+]\d+\.\d", line))
+    assert min(rows) - 1e-3 <= low <= high <= max(rows) + 1e-3
+    assert "5 rows of 1 measured table of all_gather" in line
+    assert "256 KiB to 4 MiB over 8 ranks" in line
+    # Over several machines there is none, nor of a broadcast, nor with other links.
+    assert told(on_preset("all_gather", "1 MiB")) == (
+        "error: network unknown: no measured all_gather on `dgx-a100` was compared at such a size"
+        " over so many ranks"
+    )
+    other = [{**machine[0], "bandwidth": "26 GB/s"}]
+    for tree in (
+        on_preset("broadcast", "1 MiB", dimensions=machine),
+        on_preset("all_gather", "1 MiB", dimensions=other),
+        on_preset("all_gather", "1 MiB", name="mine", dimensions=machine),
+    ):
+        assert str(told(tree)).startswith("error: network unknown: no measured ")
+    # A fabric that was measured says its own.
+    assert told(on_preset("all_gather", "1 MiB", error=0.1)) is None
+
+
+@pytest.mark.parametrize(
+    ("verb", "job", "line"),
+    [
+        (
+            "simulate",
+            "collective: {kind: all_reduce, size: 1 GiB}",
+            "# error: network +",
+        ),
+        (
+            "simulate",
+            "traffic: {pattern: all_to_all, size: 64 KiB}",
+            "# error: network unknown: no measured traffic was compared",
+        ),
+        (
+            "simulate",
+            "workload: {model: gpt2, parallelism: {dp: 8}, compute: {device: a100}}",
+            "# error: computing ",
+        ),
+        ("compare", "collective: {kind: all_reduce, size: 1 GiB}", "# error: network +"),
+    ],
+)
+def test_every_prediction_ends_with_what_is_known_of_its_error(
+    verb: str, job: str, line: str, folder: Path, allrail_cli: Any
+) -> None:
+    fabric = "{topology: torus, shape: [2, 4]}"
+    if "traffic" not in job:
+        one = load_fabric("dgx-a100").dimensions[0].model_dump(exclude_defaults=True)
+        fabric = json.dumps({"name": "dgx-a100", "dimensions": [one]})
+    (folder / "s.yaml").write_text(f"schema_version: 1\nfabric: {fabric}\n{job}\n")
+    outcome = allrail_cli(verb, "s.yaml", *(["--policy", "themis"] if verb == "compare" else []))
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout.splitlines()[-1].startswith(line)
+
+
+def test_the_compared_tables_are_of_presets_and_no_ratio_is_without_sense() -> None:
+    rows = list(csv.DictReader(NETWORK.read_text().splitlines()))
+    assert {one["fabric"] for one in rows} <= set(preset_names())
+    assert all(0.1 < float(one["ratio"]) < 200 for one in rows)
+    assert len({(one["table"], one["fabric"], one["ranks"], one["bytes"]) for one in rows}) == len(
+        rows
+    )
+
+
+@needs("nccl")
+def test_the_ratios_are_what_the_bench_writes() -> None:
+    """Of two tables; all of them by `python benches/network_accuracy.py`."""
+    names = ("a100x4_nvswitch_allreduce.txt", "gb200_2racks_allreduce.txt")
+    kept = [
+        one for one in csv.DictReader(NETWORK.read_text().splitlines()) if one["table"] in names
+    ]
+    assert bench.rows({name: bench.TABLES[name] for name in names}) == kept
+
+
+def test_a_report_says_what_is_known_of_the_error_too(tmp_path: Path) -> None:
+    dimensions = [read_fabric("dgx-a100")[0]["dimensions"][0]]
+    scenario = load_scenario(on_preset("all_reduce", "1 GiB", dimensions=dimensions))
+    write_results(
+        tmp_path, results={"one": allrail.simulate(scenario)}, scenarios={"one": scenario}
+    )
+    line = network_line(scenario)
+    assert line is not None
+    assert line.startswith("error: network +")
+    # What stands in backquotes is code there.
+    assert line[1:].split("`")[0] in html.unescape((tmp_path / "report.html").read_text())

@@ -101,7 +101,7 @@ def test_a_training_step_takes_longer_and_says_so(folder, allrail_cli):
     [head] = [line.split() for line in told.stdout.splitlines() if line.startswith("dimension")]
     [first] = [line.split() for line in told.stdout.splitlines() if line.startswith("dim1")]
     told_rates = dict(zip(head, first, strict=True))
-    assert float(told_rates["npu_Gb/s"]) / float(told_rates["line_Gb/s"]) == pytest.approx(
+    assert float(told_rates["npu_GB/s"]) / float(told_rates["line_GB/s"]) == pytest.approx(
         4096 / 4178, rel=1e-4
     )
 

@@ -320,16 +320,18 @@ def _duration(seconds: float) -> str:
 
 
 def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
-    """Say below a table of steps what is known of their error.
+    """Say below a table what is known of the error of its times.
 
     Args:
         scenario: What was simulated; of several, one that computes as they do.
         sets: Overrides.
     """
     from allrail.accuracy import line_of
+    from allrail.network_accuracy import network_line
     from allrail.scenario import load_scenario
 
-    told = line_of(load_scenario(scenario, sets=sets))
+    loaded = load_scenario(scenario, sets=sets)
+    told = line_of(loaded) or network_line(loaded)
     if told is not None:
         note(told)
 
@@ -341,6 +343,7 @@ def predicted(
     below_bound: bool = False,
     simulated_as: Iterable[str | None] = (),
     errors: Sequence[tuple[float, float | None, float | None]] = (),
+    network: Iterable[str | None] = (),
 ) -> None:
     """Say below a table where its numbers come from.
 
@@ -352,6 +355,8 @@ def predicted(
             plans count on those without dimensions.
         errors: Of each result its time, and the least and the most that it is with the fabric's
             `error`, µs; None where the fabric has none.
+        network: Else what is known of the network's error (`network_accuracy.network_line`), of
+            each scenario.
     """
     from allrail.results.units import show_error
 
@@ -365,3 +370,6 @@ def predicted(
     told = show_error(errors)
     if told is not None:
         note(f"error: network {told}")
+        return
+    for line in dict.fromkeys(filter(None, network)):
+        note(line)

@@ -107,7 +107,7 @@ def command(
     if as_json:
         output.print_json(result.to_dict(timeline=False))
     elif case is not None:
-        _predicted(result)
+        _predicted(scenario, result)
     else:
         show(scenario, result)
     if out is not None and not as_json:
@@ -163,8 +163,8 @@ def show(scenario: Scenario, result: Result) -> None:
             "dimension",
             "kind",
             "size",
-            "npu_Gb/s",
-            *(["line_Gb/s"] if framed else []),
+            "npu_GB/s",
+            *(["line_GB/s"] if framed else []),
             "algorithm",
             "bytes_per_npu",
             *(["header_bytes"] if framed else []),
@@ -176,9 +176,9 @@ def show(scenario: Scenario, result: Result) -> None:
                 dimension.name,
                 dimension.kind,
                 str(dimension.size),
-                plain_number(dimension.bandwidth_gbps, 6),
+                plain_number(dimension.bandwidth_gbps / 8, 6),
                 *(
-                    [plain_number(dimension.line_rate_gbps or dimension.bandwidth_gbps, 6)]
+                    [plain_number((dimension.line_rate_gbps or dimension.bandwidth_gbps) / 8, 6)]
                     if framed
                     else []
                 ),
@@ -192,7 +192,7 @@ def show(scenario: Scenario, result: Result) -> None:
         ],
     )
     _tell_measured(scenario)
-    _predicted(result)
+    _predicted(scenario, result)
 
 
 def _tell_measured(scenario: Scenario) -> None:
@@ -212,8 +212,9 @@ def _tell_measured(scenario: Scenario) -> None:
     )
 
 
-def _predicted(result: Result) -> None:
+def _predicted(scenario: Scenario, result: Result) -> None:
     from allrail.cli import output
+    from allrail.network_accuracy import network_line
 
     output.predicted(
         [result.world],
@@ -221,6 +222,7 @@ def _predicted(result: Result) -> None:
         below_bound=result.below_physical_bound,
         simulated_as=[result.simulated_as, result.counted, result.behind_baseline],
         errors=[(result.time_us, result.error_low_us, result.error_high_us)],
+        network=[network_line(scenario)],
     )
 
 

@@ -20,6 +20,8 @@ MOST_ROWS = 24
 BEST = 10
 _COMPUTING = ("workload.compute", "workload.precision", "workload.model")
 """Fields that change by which runs a step is compared."""
+_NETWORK = ("fabric", "collective")
+"""Fields that change by which tables a collective is compared."""
 _WORTH = (
     "utilisation",
     "share_of_injection",
@@ -121,12 +123,14 @@ def _tell_known(study: Path) -> None:
     from allrail.sweeps.study import load_study
 
     read = load_study(study)
-    if read.base.workload is None:
-        return
-    if any(field.startswith(_COMPUTING) for axis in read.axes for field in axis.fields):
+    base = read.base
+    if base.collective and getattr(base.fabric, "error", None) is not None:
+        return  # Every point has an error bar of its own.
+    varied = _COMPUTING if base.workload is not None else _NETWORK if base.collective else ()
+    if any(field.startswith(varied) for axis in read.axes for field in axis.fields):
         output.note("error: it differs by point; `allrail simulate` says it of one")
     else:
-        output.known(read.base)
+        output.known(base)
 
 
 def _errors(good: pl.DataFrame) -> list[tuple[float, float | None, float | None]]:

@@ -96,7 +96,7 @@ def compare(
         ],
         failed,
     )
-    _notes([row.result for row in rows])
+    _notes([row.result for row in rows], [row.scenario for row in rows])
     if out is not None:
         folders.tell(out)
     output.end_with(failed)
@@ -141,7 +141,7 @@ def show(scenario: Scenario, result: TrafficResult) -> None:
             ),
         ]
     output.pairs(pairs)
-    _notes([result])
+    _notes([result], [scenario])
 
 
 def _simulated(result: TrafficResult) -> str:
@@ -160,14 +160,17 @@ def _distribution(values: Distribution, unit: str) -> str:
     return ", ".join(f"{name} {show_number(one, 6)}" for name, one in named.items()) + f" {unit}"
 
 
-def _notes(results: Sequence[TrafficResult]) -> None:
+def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> None:
     """What was left out, once each; then where the numbers come from."""
+    from allrail.network_accuracy import network_line
+
     for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)
     output.predicted(
         [one.world for one in results],
         calibrated=all(one.calibrated for one in results),
         simulated_as=[one.simulated_as for one in results],
+        network=map(network_line, scenarios),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allrail.compared import alike, equally_fast, fastest, leaders, speedup
+from allrail.network_accuracy import told_of
 from allrail.report.document import (
     Cell,
     Cells,
@@ -152,7 +153,11 @@ def _summary(results: Mapping[str, Result], inputs: Inputs, fabrics: Sequence[st
         f"The numbers are {word}. {trust}",
     ]
     told = show_error((one.time_us, one.error_low_us, one.error_high_us) for one in ones)
-    said += [f"Error bar: {told}."] if told else []
+    if told:
+        said.append(f"Error bar: {told}.")
+    else:
+        lines = dict.fromkeys(map(told_of, inputs.values()))
+        said += [f"{one[0].upper()}{one[1:]}." for one in lines]
     busy = max(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     idle = min(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     if busy is not None and idle is not None and len(best.dimensions) > 1:
