@@ -35,6 +35,19 @@ def test_urgency_gains_where_the_link_binds_and_loses_nowhere(colocated) -> None
         assert p3 < (1.2 if colocated else 1.0) * fifo
 
 
+@pytest.mark.parametrize(("workers", "count"), [(5, 1), (11, 3), (7, 2)])
+def test_few_servers_of_many_workers_do_not_serve_them_one_after_the_other(workers, count) -> None:
+    """With a small credit this holds in order only: `limits.md` has what it takes otherwise."""
+    servers = {"colocated": False, "count": count, "in_order": True}
+    trees = []
+    for policy in (POLICIES[0], {"policy": "bytescheduler", "credit": "16 MiB"}):
+        tree = Network(workers, "10 Gb/s", machine=None).scenario(RESNET50, policy)
+        tree["schedule"]["tensor"]["servers"] = servers
+        trees.append(tree)
+    fifo, ours = (result.step_time_us for result in simulate_training_many(trees))
+    assert ours < fifo
+
+
 def _step(servers: dict[str, Any], **workload: Any) -> Any:
     tensor = {"policy": "bytescheduler", "partition": "1 MiB", "servers": servers}
     scenario = Network(4, "10 Gb/s", machine=None).scenario(RESNET50, tensor, **workload)
