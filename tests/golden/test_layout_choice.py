@@ -131,8 +131,9 @@ def test_a_schedule_that_no_tool_has_is_not_recommended(top):
 def test_rows_that_take_as_long_are_not_told_apart():
     first, same = ranked(20_000.0, 10, dp=8), ranked(20_000.0, 11, dp=8, zero=1)
     assert gap(first, same) == "dp8,zero1,mb1 takes as long as dp8,mb1"
-    later = replace(same, step_s=20_500.0)
-    assert gap(first, later) == "the second-best costs 500 s a step, 2.5 %"
+    later = replace(same, step_s=22_500.0)
+    assert gap(first, later) == "the second-best costs 2,500 s a step, 12.5 %"
+    assert why_it_loses(later, first) == "computing +2,500 s"
 
 
 def test_layouts_that_are_one_but_for_their_name_share_a_row():

@@ -103,14 +103,30 @@ def test_every_picture_and_chart_has_words(text):
 
 def test_every_page_says_what_was_done(reports):
     for kind, words in {
-        "collectives": ("Simulated: all-reduce of 100 MB", "What dominates", "What would help"),
+        "collectives": (
+            "Simulated: all-reduce of 100 MB",
+            "What dominates",
+            "What would help",
+            "Error: network unknown",
+        ),
         "training": ("Simulated: 2 iterations", "What dominates", "What would help most"),
-        "traffic": ("Simulated: all-to-all", "What dominates", "What would help"),
+        "traffic": (
+            "Simulated: all-to-all",
+            "What dominates",
+            "What would help",
+            "Error: network unknown: no measured traffic",
+        ),
         "placement": ("Placed: 8 mixes of alibaba-2020", "8 × 8 boards"),
         "queue": ("12 jobs of alibaba-2020", "Jobs wait"),
         "sweep": ("Best by time: ", "Simulated: 9 points", "What dominates"),
         "reproduction": ("Targets: 8 rows beside a published number", "Outside: case 2"),
-        "layouts": ("Simulated: ", "provably no better", "What the recommended one loses by"),
+        "layouts": (
+            "Simulated: ",
+            "provably no better",
+            "What the recommended one loses by",
+            "Error: computing ",
+            "* is the recommended layout",
+        ),
         "tuning": ("Simulated: 4 trials", "schedule.chunks=16", "1 trial could not"),
         "verdict": (
             "25.00 % too short",

@@ -161,6 +161,30 @@ def test_every_chart_is_drawn_with_its_data(each):
         assert len(each.colours(f"#{name} canvas")) > 20
 
 
+BARS = """
+return [...document.querySelectorAll("td.part")].filter((one) => one.offsetParent).map((cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const style = getComputedStyle(cell);
+  const inner = cell.getBoundingClientRect().bottom - parseFloat(style.borderBottomWidth);
+  const tops = style.backgroundSize.split(/,(?![^(]*[)])/).map((size, layer) => {
+    const high = parseFloat(size.trim().split(" ").at(-1));
+    const place = style.backgroundPositionY.split(/,(?![^(]*[)])/)[layer].trim();
+    const up = parseFloat(place.match(/100% - ([\\d.]+)px/)?.[1]);
+    return inner - up - high;
+  });
+  return [cell.textContent, range.getBoundingClientRect().bottom, Math.min(...tops), tops.length];
+})"""
+
+
+def test_bars_of_parts_lie_below_their_numbers(each):
+    """Each has a bar and its track; their upper edge is not above the lower one of the text."""
+    for text, low, top, layers in each.js(BARS):
+        assert layers == 2
+        assert top is not None, text
+        assert low <= top + 0.5, (text, low, top)
+
+
 SIZES = "return [...document.querySelectorAll('canvas')].map((one) => ({width: one.width}))"
 CLICKS = """
 return [...document.querySelectorAll("table")].map((table) =>
@@ -352,6 +376,24 @@ class TestPoints:
         left = [one for one in points if "fabric.planes 1" in one[2]]
         assert swept.data()["front"] == len(pareto_front(left)) < 3
         assert "3 of 9 points" in swept.one(".chart .told").text
+
+    def test_the_recommended_layout_has_its_name_whether_on_the_front_or_not(
+        self, chromium, reports
+    ):
+        page = Report(chromium, reports["layouts"])
+        charts = page.js("return JSON.parse(document.getElementById('data').textContent)")
+        [name] = charts["memory-chart"]["marked"]
+        assert any(name == one[2] for one in charts["memory-chart"]["points"])
+        assert f"{name} *" in page.texts("#ranked-rows", 0)
+        assert page.data()["named"] >= 1
+
+    def test_points_have_their_names_beside_them(self, swept):
+        """All of them, where they are few; those on the front at least once a filter leaves one."""
+        charts = swept.js("return JSON.parse(document.getElementById('data').textContent)")
+        assert swept.data()["named"] == len(charts["front"]["points"])
+        swept.one(".chart .tools input").send_keys("fabric.planes 1, traffic.size 1 MiB")
+        swept.settle()
+        assert swept.data()["drawn"] == swept.data()["named"] == 1
 
     def test_keys_zoom_and_tell_points(self, swept):
         whole = swept.data()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.units import plain_number, show_count
+from allrail.results.units import plain_number, show_count, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,7 @@ def gap(first: Ranked, second: Ranked) -> str:
     more = second.step_s - first.step_s
     if more < 1e-6 * first.step_s:
         return f"{second.layout.name} takes as long as {first.layout.name}"
-    costs = f"{more:.3g} s" if more >= 1 else f"{1e3 * more:.3g} ms"
+    costs = f"{show_number(more, 3)} s" if more >= 1 else f"{show_number(1e3 * more, 3)} ms"
     return f"the second-best costs {costs} a step, {100 * more / first.step_s:.1f} %"
 
 

@@ -46,10 +46,11 @@ def rank(
     Raises:
         InputError: No layout can be, or none fits.
     """
+    from allrail.accuracy import line_of
     from allrail.cli import folders, output
     from allrail.cli.layout_rows import show, tell, tree_of
     from allrail.files import write_yaml
-    from allrail.scenario import load_any_fabric
+    from allrail.scenario import load_any_fabric, load_scenario
 
     with output.Progress("looking at layouts") as progress, _ended_with_rows():
         answer = _answer(job, asked, out, progress)
@@ -64,6 +65,7 @@ def rank(
     told = tree_of(answer)
     if report is not None:
         more = {"job": _job(job), "calibrated": calibrated, "scenario": tree}
+        more["known_error"] = line_of(load_scenario(_scenario(job, best)))
         folders.answer(report, "layouts", told | more)
     if json:
         shown = None if asked.exhaustive else len(answer.shown)

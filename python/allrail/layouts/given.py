@@ -17,6 +17,7 @@ from allrail.errors import InputError
 from allrail.layouts.layout import Job, scenario_of
 from allrail.layouts.tools import DEFAULTS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
+from allrail.results.units import show_number
 from allrail.scenario.text import read_file
 from allrail.stdin import stem
 
@@ -181,7 +182,9 @@ def why_it_loses(mine: Ranked, best: Ranked) -> str:
     gap = mine.step_s - best.step_s
     large = sorted(more.items(), key=lambda one: -abs(one[1]))
     told = [
-        f"{what} {time:+.3g} s" for what, time in large if abs(time) >= max(0.05 * abs(gap), 1e-6)
+        f"{what} {'+' if time > 0 else '-'}{show_number(abs(time), 3)} s"
+        for what, time in large
+        if abs(time) >= max(0.05 * abs(gap), 1e-6)
     ]
     return ", ".join(told[:4]) or "nothing in particular"
 

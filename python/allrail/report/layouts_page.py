@@ -38,8 +38,7 @@ def page(told: Mapping[str, Any]) -> Page:
     Args:
         told: The job, layouts by what became of them, and the best one's scenario.
     """
-    job, ranked = told["job"], told["ranked"]
-    best = _recommended(told)
+    job, best = told["job"], _recommended(told)
     word, trust = trust_words(calibrated=told["calibrated"])
     worlds = ["dims"]
     return Page(
@@ -48,7 +47,7 @@ def page(told: Mapping[str, Any]) -> Page:
         f" {show_count(job['global_batch'], 'sample')} a step",
         badges=badges(worlds, calibrated=told["calibrated"]),
         headline=f"{best['name']} is recommended: {show_number(best['step_s'])} s a step.",
-        summary=[*_summary(told), f"The numbers are {word}. {trust}"],
+        summary=[*_summary(told), f"The numbers are {word}. {trust}", *_known(told)],
         cards=[
             ("tokens/s an NPU", _rate(best["tokens_per_s_per_npu"]), ""),
             ("step", f"{show_number(best['step_s'])} s", f"recomputes {best['recompute']}"),
@@ -57,11 +56,12 @@ def page(told: Mapping[str, Any]) -> Page:
         ],
         sections=[
             Section("layouts", "Layouts, simulated", [_ranked(told)]),
-            Section("memory", "Memory against throughput", _chart(ranked)),
+            Section("memory", "Memory against throughput", _chart(told)),
             Section("schedules", "Other schedules of communication", _schedules(told)),
             Section("rest", "Layouts that were not simulated", _rest(told)),
         ],
         meanings={"world": world_words(worlds), word: trust, **_MEANINGS},
+        notes=list(told["notes"]),
         inputs={best["name"]: told["scenario"]},
         beside="layouts.parquet and layouts.csv beside it have every layout.",
     )
@@ -73,6 +73,12 @@ def _recommended(told: Mapping[str, Any]) -> dict[str, Any]:
         one for one in told["ranked"] if told["recommended"] in (one["name"], *one["same"])
     )
     return found
+
+
+def _known(told: Mapping[str, Any]) -> list[str]:
+    """What is known of the steps' error."""
+    line = told.get("known_error")
+    return [f"{line[0].upper()}{line[1:]}."] if line else []
 
 
 def _capacity(one: Mapping[str, Any]) -> str:
@@ -141,10 +147,12 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
         said.append(f"On a pessimistic network it loses {loses} ({told['slow_network']}).")
     if len(ranked) > 1:
         second = ranked[1]
-        more = 1e3 * (second["step_s"] - fastest["step_s"])
+        more = second["step_s"] - fastest["step_s"]
         said.append(
-            f"The second-best, {second['name']}, costs {show_number(more, 3)} ms a step more"
-            f" ({show_percent(second['step_s'] / fastest['step_s'] - 1)})."
+            f"The second-best, {second['name']}, costs {show_number(1e3 * more, 3)} ms a step more"
+            f" ({show_percent(more / fastest['step_s'])})."
+            if more > 1e-6 * fastest["step_s"]
+            else f"{second['name']} takes as long as {fastest['name']}."
         )
     for one in told["schedules"]:
         if one["schedule"]:
@@ -159,7 +167,7 @@ def _rate(tokens: float) -> str:
 
 def _ranked(told: Mapping[str, Any]) -> Table:
     ranked = told["ranked"]
-    best = ranked[0]["tokens_per_s_per_npu"]
+    best, most = _recommended(told), ranked[0]["tokens_per_s_per_npu"]
     kinds = [
         kind
         for kind in dict.fromkeys(kind for one in ranked for kind in one["lost"])
@@ -176,12 +184,12 @@ def _ranked(told: Mapping[str, Any]) -> Table:
     ]
     cells: list[Cells] = [
         [
-            one["name"],
+            f"{one['name']} *" if one is best else one["name"],
             one["recompute"],
             ", ".join(one["tools"]) or "-",
             Cell(show_number(one["step_s"]), one["step_s"]),
             Cell(_rate(one["tokens_per_s_per_npu"]), one["tokens_per_s_per_npu"]),
-            share(one["tokens_per_s_per_npu"] / best),
+            share(one["tokens_per_s_per_npu"] / most),
             Cell(f"{one['memory_gb']:.1f}", one["memory_gb"]),
             *(share(one["lost"].get(kind, 0.0)) for kind in kinds),
             Cell(
@@ -196,11 +204,12 @@ def _ranked(told: Mapping[str, Any]) -> Table:
         [*header, *kinds, "busiest dimension"],
         cells,
         [0, 1, 2],
-        note="Shares of what a layout loses are of its own step.",
+        note="* is the recommended layout. Shares of what a layout loses are of its own step.",
     )
 
 
-def _chart(ranked: list[dict[str, Any]]) -> list[Chart]:
+def _chart(told: Mapping[str, Any]) -> list[Chart]:
+    ranked = told["ranked"]
     if len({one["memory_gb"] for one in ranked}) < 2:
         return []
     points = [[one["memory_gb"], one["tokens_per_s_per_npu"], one["name"]] for one in ranked]
@@ -216,6 +225,7 @@ def _chart(ranked: list[dict[str, Any]]) -> list[Chart]:
                 many="layouts",
                 line="nothing smaller is faster",
                 axes=["memory (GB)", "tokens/s an NPU"],
+                marked=[_recommended(told)["name"]],
             ),
             words=f"{show_count(len(points), 'layout')}, as in the table above.",
         )

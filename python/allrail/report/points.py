@@ -11,7 +11,13 @@ _POINT, _LINE = "#7b8794", HUES[1]
 
 
 def data(
-    points: Sequence[Sequence[Any]], *, one: str, many: str, line: str, axes: Sequence[str]
+    points: Sequence[Sequence[Any]],
+    *,
+    one: str,
+    many: str,
+    line: str,
+    axes: Sequence[str],
+    marked: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the data of a `Chart` that draws `points`.
 
@@ -21,11 +27,13 @@ def data(
         many: What they are.
         line: What the line joins.
         axes: Across and up, with units.
+        marked: Points by name that have their names written first, on the front or not.
     """
     return {
         "filter": f"words, all of which {one} has",
         "legend": [[_POINT, many], [_LINE, line]],
         "colours": [_POINT, _LINE],
         "axes": list(axes),
+        "marked": list(marked),
         "points": [list(point) for point in points],
     }

@@ -155,7 +155,7 @@ class Points extends Chart {
     });
   }
 
-  // Names beside the points that have room for one: those on the front first.
+  // Names beside the points that have room for one: those marked first, then those on the front.
   names(pen) {
     const taken = this.kept.map((point) => [this.x(point[0]) - 5, this.y(point[1]) - 5, 10, 10]);
     const free = ([x, y, wide, high]) =>
@@ -166,15 +166,26 @@ class Points extends Chart {
     let named = 0;
     pen.fillStyle = this.colour.ink;
     pen.textAlign = "left";
-    for (const point of new Set([...this.front, ...others])) {
+    const marked = this.kept.filter((point) => this.data.marked.includes(point[2]));
+    for (const point of new Set([...marked, ...this.front, ...others])) {
       const full = String(point[2]);
       const text = full.length > MOST_LETTERS ? `${full.slice(0, MOST_LETTERS - 1)}…` : full;
       const [x, y, wide] = [this.x(point[0]), this.y(point[1]), pen.measureText(text).width];
-      const places = [[x + 9, y + 2], [x + 9, y - 16], [x - wide - 9, y + 2], [x - wide - 9, y - 16],
-        [x - wide / 2, y + 9], [x - wide / 2, y - 23]].map(([left, top]) => [left, top, wide, 14]);
+      const beside = (down) => [[x + 9, y + down], [x - wide - 9, y + down]];
+      // Those of points that lie on each other are stacked, with a line where they are apart.
+      const places = [...[2, -16].flatMap(beside), [x - wide / 2, y + 9], [x - wide / 2, y - 23],
+        ...[16, -30, 30, -44, 44, -58].flatMap(beside)].map(([left, top]) => [left, top, wide, 14]);
       const place = places.find(free);
       if (!place) continue;
       taken.push(place);
+      if (places.indexOf(place) > 5) {
+        pen.strokeStyle = this.colour.muted;
+        pen.lineWidth = 1;
+        pen.beginPath();
+        pen.moveTo(x, y);
+        pen.lineTo(place[0] < x ? place[0] + wide + 2 : place[0] - 2, place[1] + 7);
+        pen.stroke();
+      }
       pen.fillText(text, place[0], place[1] + 7);
       named += 1;
     }
