@@ -354,6 +354,7 @@ def test_a_layout_that_does_not_fit_is_judged_too(tmp_path):
     ("tree", "said"),
     [
         ({"tp": 3}, "15 NPUs"),
+        ({"tp": 1, "dp": 1}, "1 NPU,"),
         ({"tp": 4, "micro_batch": 3}, "evenly"),
         ({"tp": "four"}, "whole number"),
         ([1], "mapping"),

@@ -17,7 +17,7 @@ from allrail.errors import InputError
 from allrail.layouts.layout import Job, scenario_of
 from allrail.layouts.tools import DEFAULTS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
-from allrail.results.units import show_number
+from allrail.results.units import show_count, show_number
 from allrail.scenario.text import read_file
 from allrail.stdin import stem
 
@@ -117,7 +117,7 @@ def read_given(path: Path, job: Job) -> Given:
         raise _wrong(path, "a degree or a number of samples is no whole number") from None
     if cut * dp != job.npus:
         raise InputError(
-            f"its degrees make {cut * dp:,} NPUs, and --npus is {job.npus:,}",
+            f"its degrees make {show_count(cut * dp, 'NPU')}, and --npus is {job.npus:,}",
             source=str(path),
             hint="change `dp`, or --npus",
         )
