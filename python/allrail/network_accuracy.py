@@ -32,10 +32,11 @@ NEAR = 4
 FEW = 5
 _OUTSIDE = 0.05
 _UNKNOWN = "error: network unknown"
-_TRAFFIC = (
+TRAFFIC = (
     f"{_UNKNOWN}: no measured traffic was compared, only published simulations"
     " (`allrail reproduce hammingmesh`)"
 )
+"""The line of all traffic."""
 
 
 def network_line(scenario: Scenario, *, unknown: bool = True) -> str | None:
@@ -59,7 +60,7 @@ def told_of(tree: Mapping[str, Any]) -> str:
     from allrail.scenario.keys import Collective
 
     if tree.get("traffic") is not None:
-        return _TRAFFIC
+        return TRAFFIC
     network = tree["fabric"]
     if "topology" in network:
         return _line(None, str(network["name"]), [])
@@ -74,7 +75,7 @@ def _line_of(scenario: Scenario) -> str | None:
     if scenario.workload is not None:
         return None
     if scenario.traffic is not None:
-        return _TRAFFIC
+        return TRAFFIC
     fabric = scenario.fabric
     if getattr(fabric, "error", None) is not None:
         return None

@@ -203,6 +203,7 @@ def _refuse_mixed(given: dict[str, object], why: str, hint: str) -> None:
 
 def _show_mixes(told: dict[str, Any]) -> None:
     from allrail.cli import output
+    from allrail.network_accuracy import TRAFFIC
 
     upper, moved = told["upper_level"], told["defragmentation"]
     rows = [_row("utilisation_%", told["utilisation"], 100)]
@@ -236,6 +237,8 @@ def _show_mixes(told: dict[str, Any]) -> None:
         output.note(
             f"never drawn, larger than the fabric: {show_count(told['sizes_dropped'], 'job')} of it"
         )
+    if shares:
+        output.note(TRAFFIC)
 
 
 def _show_queue(told: dict[str, Any]) -> None:
