@@ -4,16 +4,18 @@ A cause is a change of the model: half of the interfaces, one protocol alone, no
 link that carries less. NCCL's times are computed again with the change, and the median distance of
 the measured times from them says how well it explains the table. Where a cause leaves a rate open
 (a slow cable may be slow by any factor), the rate that fits best counts, within what the cause may
-do, and a wider choice is charged for. What small sizes take beyond the expected is in every cause.
-Several causes change the numbers alike: all that explain them better than no cause are returned,
-the best first, each with what would tell it from the others. None is asserted.
+do. What small sizes take beyond the expected is in every cause. Healthy tables are 10 % off the
+model, too, so the distance is rounded up to steps of as much: causes that are nearer to each other
+explain a table equally well, and of these the one that leaves less open comes first. Several causes
+change the numbers alike: all that explain them better than no cause are returned, the best first,
+each with what would tell it from the others. None is asserted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import ceil, exp, log
 from statistics import median
 
 from allrail.calibrate.expected import HOST_US, Expected
@@ -32,12 +34,13 @@ all-to-all, and TCP offload between machines) and more."""
 _BETTER = 0.8
 """Of the distance without a cause: a cause explains something where it leaves less."""
 _NEAR = 0.15
-"""Of the logarithm of times: causes that are so much further off than the best are left out."""
+"""Causes that are so much further off than the best are left out."""
 _MOST = 6
 """Causes that are named, at most."""
 _STEPS = 32
-_CHARGE = 0.02
-"""Added for each factor of e that a rate is left open: what tells causes that fit alike apart."""
+_STEP = 0.1
+"""Healthy posted tables differ by as much from the model (0.86 to 1.12 of it): what is nearer tells
+no causes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ class Cause:
         what: The cause in words.
         why: What in the numbers points to it.
         test: What would tell it from the others.
-        off: Median distance of the measured times from those with the cause: 0.1 for 10 %, 2 for
-            three times as long or as short.
+        off: Median distance of the measured times from those with the cause, rounded up to a step
+            of 0.1: 0.1 for 10 %, 2 for three times as long or as short. Causes are sorted by it.
     """
 
     what: str
@@ -102,32 +105,54 @@ def causes(
         if share < 1
         else f"sizes are off by {_told(nothing)} in the median"
     )
-    found: list[tuple[float, Cause]] = []
+    found: list[_Scored] = []
     for change in _changes(cluster, collective, plain, several=several, reached=reached):
         off, rate = _explains(change, judged, small, AROUND[collective](cluster.ranks))
         if off > _BETTER * nothing:
             continue
-        charge = 0.0
+        left_open = 0.0
         if change.low is not None and change.high is not None:
-            charge = _CHARGE * (1 + log(change.high / change.low))
+            left_open = 1 + log(change.high / change.low)
         at = f" with {rate:.3g} GB/s" if rate is not None else ""
         why = change.why or told
         why += f"; explains the sizes within {_told(off)}{at} (without: {_told(nothing)})"
-        found.append((off + charge, Cause(change.what, why, change.test, exp(off) - 1)))
+        found.append(_scored(off, left_open, change.what, why, change.test))
     found += _of_falls(judged, small, plain, AROUND[collective](cluster.ranks), erratic)
     found += _slow_start(small, plain, judged)
-    found.sort(key=lambda each: each[0])
+    found.sort(key=lambda each: each.score)
     # Of a cause in several forms the best one counts.
-    found = list({one.what: (score, one) for score, one in reversed(found)}.values())[::-1]
-    found.sort(key=lambda each: each[0])
-    near = [one for score, one in found if score <= found[0][0] + _NEAR]
+    named = list({each.cause.what: each for each in reversed(found)}.values())
+    named.sort(key=lambda each: each.score)
+    near = [each.cause for each in named if each.cause.off <= named[0].cause.off + _NEAR]
     # None is asserted: one alone would be.
-    return (near if len(near) > 1 else [one for _, one in found[:2]])[:_MOST]
+    return (near if len(near) > 1 else [each.cause for each in named[:2]])[:_MOST]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A cause; `score` orders: what is printed, then what it leaves open, then its distance."""
+
+    score: tuple[float, float, float]
+    cause: Cause
+
+
+def _scored(off: float, left_open: float, what: str, why: str, test: str) -> _Scored:
+    rounded = _rounded(off)
+    return _Scored((rounded, left_open, off), Cause(what, why, test, rounded))
+
+
+def _rounded(off: float) -> float:
+    """A distance of logarithms as a share, up to the next step; beyond two times to two digits."""
+    share = exp(off) - 1
+    if share < 1:
+        return round(max(1, ceil(share / _STEP - 1e-9)) * _STEP, 2)
+    return float(f"{share + 1:.2g}") - 1
 
 
 def _told(off: float) -> str:
-    """A distance of logarithms in words."""
-    return f"{100 * (exp(off) - 1):.0f} %" if off < log(2) else f"a factor of {exp(off):.2g}"
+    """The same in words."""
+    share = _rounded(off)
+    return f"{100 * share:.0f} %" if share < 1 else f"a factor of {share + 1:.2g}"
 
 
 def _explains(
@@ -303,7 +328,7 @@ def _of_falls(
     plain: Sequence[Way],
     around: float,
     falls: Sequence[Fall],
-) -> list[tuple[float, Cause]]:
+) -> list[_Scored]:
     """What explains the sizes that fell: the others need no more than a rate."""
     if not falls:
         return []
@@ -328,12 +353,12 @@ def _of_falls(
             "NCCL_ALGO=Ring and NCCL_ALGO=Tree, one after the other",
         ),
     )
-    return [(off, Cause(what, why, test, exp(off) - 1)) for what, test in named]
+    return [_scored(off, 0.0, what, why, test) for what, test in named]
 
 
 def _slow_start(
     small: Sequence[Expected], plain: Sequence[Way], judged: Sequence[Expected]
-) -> list[tuple[float, Cause]]:
+) -> list[_Scored]:
     share = median(row.share or 0.0 for row in small) if small else 1.0
     if share >= SLOW_START:
         return []
@@ -344,4 +369,4 @@ def _slow_start(
     )
     what = "small messages take a slow way: sockets, a proxy, or hosts that share cores"
     test = "`NCCL_DEBUG=INFO` names the transport; run with fewer processes a host"
-    return [(off, Cause(what, why, test, exp(off) - 1))]
+    return [_scored(off, 0.0, what, why, test)]

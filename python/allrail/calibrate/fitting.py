@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from allrail.calibrate import agree
 from allrail.calibrate.fit import fit
 from allrail.calibrate.joint import Joint, solve
 from allrail.calibrate.levels import Levels, levels_of
@@ -40,11 +41,13 @@ class Found:
         levels: Of which dimensions.
         joint: Their rates and latencies.
         ran: Under what.
+        doubts: Tables that only some networks give together (`agree.py`).
     """
 
     levels: Levels
     joint: Joint
     ran: str
+    doubts: tuple[str, ...] = ()
 
 
 def fitted(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | None]:
@@ -60,6 +63,7 @@ def fitted(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | N
     """
     for table in tables:
         _check_sizes(table, len(tables))
+    doubts = agree.check(tables, levels_of(tables)[0])
     found, own = _chosen(tables, nic)
     limit = nic_rate(tables, found.levels, nic)
     if limit is not None and found.joint.loss > _PLAIN:
@@ -75,7 +79,7 @@ def fitted(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | N
     elif own is not None and (told_apart(found.levels) or own.levels != found.levels):
         # Several numbers of machines tell them apart, and these were the simulator's.
         own = None
-    return found, own
+    return replace(found, doubts=tuple(doubts)), own
 
 
 def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | None]:

@@ -1,7 +1,7 @@
 """How long communication libraries' own algorithms take over machines: one ring or tree over all.
 
     ring   t = around(n)·S / min(B_d) + steps · mean latency of a hop
-    tree   t = share(k)·S / min(B_d)  + 2·((m − 1)·latency_0 + Σ log2(P_d)·latency_d)
+    tree   t = max(share·S / min(B_d), 2·S / B_0) + 2·((m − 1)·latency_0 + Σ log2(P_d)·latency_d)
     turns  t = laps·Σ (steps(P_d)·latency_d + (1 − 1/P_d)·S / B_d)
     message t = max(latency_d + S / rate_d)
 
@@ -9,11 +9,12 @@ n ranks lie on dimensions of P_d; B_d is what leaves one group of the dimensions
 ranks times the rate of each. A ring over all ranks crosses each dimension's links at once, so its
 narrowest one counts, unlike in stages by dimension. A tree (all-reduce alone) sends the buffer up
 and down: over two machines each way is one link's direction, share = 1; over more, 2; within a
-machine of m ranks it is a chain (NCCL's `src/graph/tuning.cc`). NCCL takes the fastest. A ring's
-steps cross the network where it leaves a machine: of n hops, as many as there are machines (there,
-nInterSteps). *Turns* are hierarchical collectives as MPI's libraries and Horovod have them: a stage
-of each dimension, the next one after it, laps = 2 for an all-reduce; in rings of P_d − 1 steps or
-by halving in log2(P_d). Rates and latencies are those reached, per rank.
+machine of m ranks it is a chain, whose links of B_0 carry both ways (NCCL's `src/graph/tuning.cc`,
+which halves a tree's bandwidth). NCCL takes the fastest. A ring's steps cross the network where it
+leaves a machine: of n hops, as many as there are machines (there, nInterSteps). *Turns* are
+hierarchical collectives as MPI's libraries and Horovod have them: a stage of each dimension, the
+next one after it, laps = 2 for an all-reduce; in rings of P_d − 1 steps or by halving in log2(P_d).
+Rates and latencies are those reached, per rank.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def time_us(
             * (part[place] - 1 if place < (between or 0) else math.ceil(math.log2(part[place])))
             for place in on
         )
-        found.append(share * size / width + 2 * climb)
+        links = min((rates[place] for place in on if place < (between or 0)), default=math.inf)
+        found.append(max(share * size / width, 2 * size / links) + 2 * climb)
     return min(found)
 
 

@@ -27,12 +27,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allrail.calibrate.agree import unexplained
 from allrail.calibrate.fit import Fit, fit
 from allrail.calibrate.fitting import Found, fitted
 from allrail.calibrate.joint import Joint
 from allrail.calibrate.levels import Levels
 from allrail.calibrate.predict import OPERATIONS, Own, default_us, predict_us, run
 from allrail.calibrate.ran import AS_RINGS, DEFAULT, RINGS, STAGES, library_of
+from allrail.calibrate.shape import LARGE
 from allrail.calibrate.switching import best_rows, by_algorithm, fastest
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
@@ -72,6 +74,18 @@ class Judged:
     def off(self) -> list[float]:
         """How far each row is from what is simulated, by size."""
         return [abs(self.simulated_us[row.bytes] / row.time_us - 1) for row in self.table.rows]
+
+    @property
+    def large(self) -> float:
+        """The time of large sizes, as the tables show it, over the measured one: the median."""
+        told = self.library_us or self.simulated_us
+        rows = [row for row in self.table.rows[-3:] if row.bytes * LARGE >= self.largest]
+        return median(told[row.bytes] / row.time_us for row in rows)
+
+    @property
+    def largest(self) -> int:
+        """Its largest size, bytes."""
+        return self.table.rows[-1].bytes
 
 
 @dataclass(frozen=True)
@@ -171,6 +185,8 @@ def calibrate(
             dimensions, judged = rings, other
     made = fit(last.rows)
     off = [one for each in judged for one in each.off]
+    if not algorithms:
+        unknown += unexplained(ordered, [each.large for each in judged])
     large = median([one for each in judged for one in each.off[len(each.off) // 2 :]])
     if levels.between is None and len(dimensions) == 1 and _several(last):
         unknown.append(
@@ -334,6 +350,7 @@ def _not_told(tables: Sequence[Table], found: Found, own: Found | None) -> list[
         f" explains them, {joint.rates[place] / 1e3:.4g} GB/s"
         for place in joint.bounds
     ]
+    told += found.doubts
     told += [
         f"the latency of dimension {place + 1}: no small sizes; taken is NCCL's own figure,"
         f" {joint.latencies[place]:.3g} us a step"

@@ -104,6 +104,6 @@ def within(
             "so many ranks are no part of the fabric",
             field="ranks",
             value=str(ranks),
-            hint=f"it has {sizes} NPUs",
+            hint=f"it has {sizes} NPUs; a file of it with a longer `size` of the last has more",
         )
     return found

@@ -1,0 +1,104 @@
+"""The judge of calibrations: its networks are its own, and it passes what is right alone.
+
+A calibration from drawn tables must predict other sizes, machines and collectives within 5 % in the
+median and 15 % for nineteen of twenty, and its error bars cover nine of ten. `python
+benches/calibration.py` draws more of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from allrail.calibrate import network
+from allrail.calibrate.fit import Piece
+
+BENCHES = Path(__file__).parents[2] / "benches"
+sys.path.append(str(BENCHES))
+
+import calibration  # noqa: E402
+
+SEED = 2
+
+
+def test_its_networks_share_no_code_with_what_it_judges():
+    tree = ast.parse((BENCHES / "drawn_networks.py").read_text(encoding="utf-8"))
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            used |= {one.name.split(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            used.add((node.module or "").split(".")[0])
+    assert used
+    assert used <= sys.stdlib_module_names
+    # And the judge takes its truths from there alone.
+    assert {truth.__module__ for truth in calibration.TRUTHS.values()} == {"drawn_networks"}
+
+
+def predictions(name, *, told="expect"):
+    """What a drawn network was taken for; how far predictions are off, and the error bars."""
+    made, found = calibration.drawn(name, SEED)
+    place, bar = (1, made.fabric["library"]["error"])
+    if told == "simulate":
+        place, bar = 2, made.fabric["error"]
+    rest = [one for one in found if one[0] != calibration.MESSAGES]
+    return made.ran, [(one[place], bar) for one in rest]
+
+
+def judged(name, *, told="expect"):
+    return calibration.missed(predictions(name, told=told)[1])
+
+
+def test_a_ring_and_a_tree_are_told_and_predicted():
+    ring, one = predictions("one ring")
+    tree, other = predictions("nccl's ring and tree")
+    assert ring == "a ring over all ranks"
+    assert tree == "the faster of a ring and a tree over all ranks"
+    assert calibration.missed(one + other) == []
+
+
+@pytest.fixture(scope="module")
+def halving():
+    """A calibration under the default schedule, and the fit that it made."""
+    fits = []
+
+    def kept(tables, nic):
+        fits.append(plain(tables, nic))
+        return fits[-1]
+
+    plain, network.fitted = network.fitted, kept
+    try:
+        ran, found = predictions("stages of halving", told="simulate")
+    finally:
+        network.fitted = plain
+    assert ran == "the default schedule"
+    assert calibration.missed(found) == []
+    return fits[0]
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_planted_error_of_the_rates_is_seen(halving, monkeypatch, factor):
+    found, own = halving
+    rates = tuple(factor * rate for rate in found.joint.rates)
+    wrong = replace(found, joint=replace(found.joint, rates=rates))
+    monkeypatch.setattr(network, "fitted", lambda *_: (wrong, own))
+    missed = judged("stages of halving", told="simulate")
+    assert any(one.startswith("median") for one in missed)
+
+
+def test_a_planted_error_of_the_tables_fits_is_seen(halving, monkeypatch):
+    plain = network.fit
+
+    def halved(rows):
+        made = plain(rows)
+        pieces = (Piece(p.first, p.last, p.fixed_us / 2, p.us_per_byte / 2) for p in made.pieces)
+        return replace(made, pieces=tuple(pieces))
+
+    monkeypatch.setattr(network, "fitted", lambda *_: halving)
+    monkeypatch.setattr(network, "fit", halved)
+    missed = judged("stages of halving")
+    assert any(one.startswith("median") for one in missed)
