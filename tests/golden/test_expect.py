@@ -492,3 +492,18 @@ def test_posted_tables_are_taken_for_what_their_posters_had(allrail_cli):
     assert len(taken) >= 9
     for name, fabric in taken.items():
         assert machines[fabric] in gpus[name], name
+
+
+def test_machines_are_said_where_no_table_says_them(allrail_cli):
+    def told(*words):
+        return json.loads(allrail_cli("expect", "dgx-h100", *words, "--json").stdout)
+
+    assert told("--ranks", "2")["machines"] == 1
+    apart = told("--ranks", "2", "--machines", "2")
+    assert apart["machines"] == 2
+    assert 40 < apart["rows"][-1]["expected_busbw"] < 50
+    assert told("--ranks", "16", "--machines", "4")["machines"] == 4
+    for machines in ("3", "1"):
+        refused = allrail_cli("expect", "dgx-h100", "--ranks", "16", "--machines", machines)
+        assert refused.status == 2
+        assert "not on so many machines" in refused.stderr

@@ -137,3 +137,23 @@ def test_verdicts_agree_with_those_of_posters(allrail_cli):
     held = [one for one in rows if one["held_out"] and one["agrees"] is not None]
     assert len(held) >= 20
     assert sum(one["agrees"] for one in held) >= 0.9 * len(held)
+
+
+def test_gpus_of_a_mesh_have_the_links_between_them():
+    """MI300X: 7 links of 64 GB/s each; two GPUs share one of them (AMD's datasheet)."""
+    mesh = {"kind": "fully_connected", "size": 8, "links": 7, "latency": "0 us"}
+    inner = {**mesh, "bandwidth": "64 GB/s"}
+    links = [cluster_of([inner], ranks).link for ranks in (2, 4, 8)]
+    assert links == [64, 192, 448]
+    assert cluster_of(machines(450, 400), 2).link == 450
+
+
+@pytest.mark.parametrize("dimensions", [machines(450, 100), machines(450, 100)[1:]])
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_one_gpu_a_machine_has_an_interface_not_a_bus(dimensions, ranks):
+    """A network of one dimension is a machine's, unless each rank is told to be on its own."""
+    cluster = cluster_of(dimensions, ranks, hosts=ranks)
+    assert (cluster.nodes, cluster.each, cluster.interface) == (ranks, 1, 12.5)
+    # 100 Gb/s carry 12 GB/s of NCCL's channels, not three quarters as PCIe does.
+    assert 11.5 < busbw(dimensions, ranks, hosts=ranks) <= 12.5
+    assert cluster_of([dimensions[-1]], ranks).nodes == 1

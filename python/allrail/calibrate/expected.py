@@ -109,6 +109,7 @@ def cluster_for(
     ranks: int,
     *,
     table: Table | None = None,
+    hosts: int | None = None,
     calibrated: bool = False,
     sums: bool = False,
 ) -> Cluster:
@@ -117,20 +118,30 @@ def cluster_for(
     Args:
         dimensions: Dimensions of the fabric, innermost first.
         ranks: How many take part.
+        hosts: On how many machines; as the table says, else one filled after the other, if None.
         table: What was measured, with its machines and device, if anything was.
         calibrated: Whether the fabric's rates were measured.
         sums: Whether switches sum although the fabric does not say so, where GPUs can (NVLS).
 
     Raises:
-        InputError: The ranks are no part of the fabric.
+        InputError: The ranks, or so many machines, are no part of the fabric.
     """
+    told = None if table is None else table.hosts
     cluster = cluster_of(
         dimensions,
         ranks,
-        hosts=None if table is None else table.hosts,
+        hosts=told if hosts is None else hosts,
         device="" if table is None else table.device,
         calibrated=calibrated,
     )
+    if hosts is not None and cluster.nodes != hosts:
+        raise InputError(
+            f"{ranks:,} ranks are not on so many machines of the fabric",
+            field="machines",
+            value=str(hosts),
+            hint="the first dimension is a machine: ranks are a multiple of machines, and each"
+            " has as many as its `size` or fewer",
+        )
     able = cluster.generation.nvls > 0 and cluster.each > 1 and not cluster.pcie
     return replace(cluster, sums=cluster.sums or (sums and able))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,11 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
     "--ranks",
     type=click.IntRange(2),
     help="Of several tables in FILE, this one; of a table that does not say. Else all NPUs.",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(1),
+    help="On how many machines the ranks are; else as FILE says, or as few as there can be",
 )
 @click.option(
     "--table",
@@ -56,6 +61,7 @@ def command(
     measured: Path | None,
     collective: str | None,
     ranks: int | None,
+    machines: int | None,
     number: int | None,
     dtype: str | None,
     at_least: float | None,
@@ -73,6 +79,7 @@ def command(
     \b
     Examples:
       allrail expect dgx-h100 --ranks 16
+      allrail expect dgx-h100 --ranks 2 --machines 2
       allrail expect dgx-h100 --measured all_reduce.txt --at-least 0.9
       allrail expect --measured all_reduce.txt --report out
     """  # noqa: D301, click wants the character
@@ -87,6 +94,8 @@ def command(
     from allrail.scenario.dimensions import dimensions_of
 
     table = _table(measured, collective=collective, ranks=ranks, number=number, dtype=dtype)
+    if table is not None and machines is not None:
+        table = replace(table, hosts=machines)
     least = _start(start, at_least=at_least, table=table)
     name = collective or (table.collective if table else None) or "all_reduce"
     taken = None
@@ -106,6 +115,7 @@ def command(
         dimensions,
         count,
         table=table,
+        hosts=machines,
         calibrated=loaded.calibrated,
         sums=taken is not None and taken.sums,
     )
@@ -113,8 +123,9 @@ def command(
     times = {row.bytes: row.time_us for row in table.rows} if table else {}
     rows = rows_of(ways(cluster, name), name, count, sizes, times)
     if loaded.library is not None:
-        rows = as_measured(loaded, rows, name, count, None if table is None else table.hosts)
-    several = True if cluster.nodes > 1 else None
+        hosts = machines if table is None else table.hosts
+        rows = as_measured(loaded, rows, name, count, hosts)
+    several = True if cluster.nodes > 1 else False if machines == 1 else None
     if table and table.hosts:
         several = table.hosts > 1
     found = judge(rows, cluster, name, several=several)

@@ -3,7 +3,9 @@
 A fabric's first dimension is within a machine; all others are the network between machines. Which
 generation of GPUs a machine has follows from their name, where a table gives one, else from the
 rate of their links: NVLink carries 150, 300, 450 and 900 GB/s a GPU and direction from Volta to
-Blackwell (NVIDIA's datasheets). A first dimension of 64 GB/s and less is PCIe.
+Blackwell (NVIDIA's datasheets). A first dimension of 64 GB/s and less is PCIe. Where every two GPUs
+have links of their own (`fully_connected`), some of a machine's GPUs have some of its links. A
+fabric of one dimension is one machine, unless as many machines as ranks are told.
 """
 
 from __future__ import annotations
@@ -107,10 +109,13 @@ def cluster_of(
     inner = whole[0]
     first = part[0]
     # Ranks that share no machine are on no part of the first dimension.
-    apart = len(whole) > 1 and {**first, "size": 0} != {**inner, "size": 0}
+    apart = hosts == ranks or {**first, "size": 0} != {**inner, "size": 0}
     each = 1 if apart else int(first["size"])
     outer = part if apart else part[1:]
     link = aggregate(inner) / 1e9
+    carried = link
+    if inner["kind"] == "fully_connected" and 1 < each < int(inner["size"]):
+        carried *= (each - 1) / (int(inner["size"]) - 1)
     generation = next(
         (found for words, found in GENERATIONS if device and re.search(words, device)),
         next(found for least, found in _NVLINK if link >= least),
@@ -130,7 +135,7 @@ def cluster_of(
         ranks=ranks,
         nodes=ranks // each,
         generation=generation,
-        link=link,
+        link=carried,
         interfaces=interfaces,
         interface=interface,
         sums=sums,

@@ -115,11 +115,13 @@ def _all(cluster: Cluster, collective: str) -> Iterator[Way]:
             if protocol == "LL128" and cluster.pcie:
                 continue
             busbw = _busbw(cluster, collective, algorithm, place)
+            # A tree sends all of the buffer up and down, on however many ranks.
+            around = 2.0 if algorithm == nccl.TREE else AROUND[collective](cluster.ranks)
             yield Way(
                 algorithm,
                 protocol,
                 _latency(cluster, collective, algorithm, place),
-                busbw / AROUND[collective](cluster.ranks),
+                busbw / around,
                 _plateau(cluster, collective, algorithm, protocol),
             )
 
