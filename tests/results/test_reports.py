@@ -118,7 +118,12 @@ def test_every_page_says_what_was_done(reports):
         ),
         "placement": ("Placed: 8 mixes of alibaba-2020", "8 × 8 boards"),
         "queue": ("12 jobs of alibaba-2020", "Jobs wait"),
-        "sweep": ("Best by time: ", "Simulated: 9 points", "What dominates"),
+        "sweep": (
+            "Best by time: ",
+            "Simulated: 9 points",
+            "What dominates",
+            "Error: network unknown: no measured traffic",
+        ),
         "reproduction": ("Targets: 8 rows beside a published number", "Outside: case 2"),
         "layouts": (
             "Simulated: ",

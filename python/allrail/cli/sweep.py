@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 MOST_ROWS = 24
 """More would push everything else off the screen; the table has all."""
 BEST = 10
-_COMPUTING = ("workload.compute", "workload.precision", "workload.model")
-"""Fields that change by which runs a step is compared."""
-_NETWORK = ("fabric", "collective")
-"""Fields that change by which tables a collective is compared."""
 _WORTH = (
     "utilisation",
     "share_of_injection",
@@ -67,6 +63,7 @@ def command(
     from allrail.cli import output
     from allrail.stdin import STDIN
     from allrail.sweeps import sweep
+    from allrail.sweeps.known import known_line
 
     folder = out or Path("study" if study == STDIN else study.stem)
     with output.Progress("sweeping") as progress:
@@ -76,7 +73,8 @@ def command(
         output.print_json({"known": swept.known, "failed": swept.failed, "rows": rows})
     else:
         show(swept)
-        _tell_known(study)
+        if (line := known_line(swept.study)) is not None:
+            output.note(line)
         pictures = sorted(folder.glob("*.png"))
         lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
         output.text("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
@@ -115,22 +113,6 @@ def show(swept: Swept) -> None:
             calibrated=bool(good["calibrated"].all()),
             errors=_errors(good),
         )
-
-
-def _tell_known(study: Path) -> None:
-    """Say what is known of the error of a study's steps, where all compute alike."""
-    from allrail.cli import output
-    from allrail.sweeps.study import load_study
-
-    read = load_study(study)
-    base = read.base
-    if base.collective and getattr(base.fabric, "error", None) is not None:
-        return  # Every point has an error bar of its own.
-    varied = _COMPUTING if base.workload is not None else _NETWORK if base.collective else ()
-    if any(field.startswith(varied) for axis in read.axes for field in axis.fields):
-        output.note("error: it differs by point; `allrail simulate` says it of one")
-    else:
-        output.known(base)
 
 
 def _errors(good: pl.DataFrame) -> list[tuple[float, float | None, float | None]]:

@@ -24,6 +24,7 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section
 from allrail.results.units import show_count, show_number
 from allrail.results.write import input_tree
+from allrail.sweeps.known import known_line
 from allrail.sweeps.picture import more_is_better, rates, with_unit
 from allrail.sweeps.table import ERROR
 
@@ -54,7 +55,7 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
     calibrated = bool(len(good)) and bool(good["calibrated"].all())
     word, trust = trust_words(calibrated=calibrated)
     failed = len(table) - len(good)
-    scenario = input_tree(swept.study.base)
+    scenario, known = input_tree(swept.study.base), known_line(swept.study)
     drawn = [
         Picture(one, _title(shown), CAPTIONS[one], svg, "The table has every number.")
         for one, svg in pictures.items()
@@ -70,6 +71,7 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
                 *_summary(good, shown, changed, lower=lower),
                 *([f"{show_count(failed, 'point')} failed; the table says why."] if failed else []),
                 *([f"The numbers are {word}. {trust}"] if worlds else []),
+                *([f"{known[0].upper()}{known[1:]}."] if worlds and known else []),
             ],
             sections=[
                 Section("pictures", "Over what was changed", drawn),

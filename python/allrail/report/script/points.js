@@ -3,7 +3,7 @@
 const EDGE = { left: 70, right: 20, top: 14, bottom: 44 };
 const HIGH = 380;
 const MOST_NAMED = 24; // points that are not on the front have names where there are no more
-const MOST_LETTERS = 36;
+const MOST_LETTERS = [60, 36]; // of a name; fewer where there is no room for more
 
 class Points extends Chart {
   constructor(place, data) {
@@ -169,16 +169,23 @@ class Points extends Chart {
     const marked = this.kept.filter((point) => this.data.marked.includes(point[2]));
     for (const point of new Set([...marked, ...this.front, ...others])) {
       const full = String(point[2]);
-      const text = full.length > MOST_LETTERS ? `${full.slice(0, MOST_LETTERS - 1)}…` : full;
-      const [x, y, wide] = [this.x(point[0]), this.y(point[1]), pen.measureText(text).width];
-      const beside = (down) => [[x + 9, y + down], [x - wide - 9, y + down]];
-      // Those of points that lie on each other are stacked, with a line where they are apart.
-      const places = [...[2, -16].flatMap(beside), [x - wide / 2, y + 9], [x - wide / 2, y - 23],
-        ...[16, -30, 30, -44, 44, -58].flatMap(beside)].map(([left, top]) => [left, top, wide, 14]);
-      const place = places.find(free);
+      const [x, y] = [this.x(point[0]), this.y(point[1])];
+      let [text, wide, far, place] = ["", 0, false, undefined];
+      for (const most of MOST_LETTERS) {
+        text = full.length > most ? `${full.slice(0, most - 1)}…` : full;
+        wide = pen.measureText(text).width;
+        const beside = (down) => [[x + 9, y + down], [x - wide - 9, y + down]];
+        // Those of points that lie on each other are stacked, with a line where they are apart.
+        const near = [...[2, -16].flatMap(beside), [x - wide / 2, y + 9], [x - wide / 2, y - 23]];
+        const places = [...near, ...[16, -30, 30, -44, 44, -58].flatMap(beside)];
+        const found = places.findIndex(([left, top]) => free([left, top, wide, 14]));
+        if (found < 0) continue;
+        [place, far] = [[...places[found], wide, 14], found >= near.length];
+        break;
+      }
       if (!place) continue;
       taken.push(place);
-      if (places.indexOf(place) > 5) {
+      if (far) {
         pen.strokeStyle = this.colour.muted;
         pen.lineWidth = 1;
         pen.beginPath();
