@@ -9,19 +9,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from allrail import leftovers
 from allrail.errors import InputError
 from allrail.manifest import Manifest, locked, umask, write_whole
 
 _MAX_NAME_BYTES = 200
 """A file system takes 255; endings are added."""
-_TEMPORARY = ".allrail-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -253,22 +251,26 @@ def explained(path: Path, option: str) -> Iterator[None]:
 def _inside(folder: Path) -> Iterator[Path]:
     """An empty folder within `folder`, which is made; what was made goes where the work fails."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
-    staged = None
+    for one in reversed(made):
+        leftovers.note_made(one)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
-        staged.chmod(0o777 & ~umask())
-        yield staged
-    except BaseException as error:
-        if isinstance(error, OSError) and staged is not None and error.errno in _FULL:
-            _name_last(error, staged)
-        if staged is not None:
-            shutil.rmtree(staged, ignore_errors=True)
+        with leftovers.folder(folder) as staged:
+            staged.chmod(0o777 & ~umask())
+            try:
+                yield staged
+            except OSError as error:
+                if error.errno in _FULL:
+                    _name_last(error, staged)
+                raise
+    except BaseException:
         for one in made:
             with contextlib.suppress(OSError):
                 one.rmdir()
         raise
-    shutil.rmtree(staged, ignore_errors=True)
+    finally:
+        for one in made:
+            leftovers.forget(one)
 
 
 def _name_last(error: OSError, staged: Path) -> None:

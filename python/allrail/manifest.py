@@ -21,8 +21,8 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from allrail import leftovers
 from allrail.errors import InputError
 
 NAME = ".allrail.json"
@@ -269,16 +270,17 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    handle, name = tempfile.mkstemp(prefix=".allrail-", dir=path.parent)
-    staged = Path(name)
+    staged = path.parent / f"{leftovers.PREFIX}{secrets.token_hex(6)}"
+    leftovers.note(staged)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with staged.open("xb") as file:
             file.write(data)
-        staged.chmod(0o666 & ~umask())
         staged.replace(path)
     except BaseException:
         staged.unlink(missing_ok=True)
         raise
+    finally:
+        leftovers.forget(staged)
 
 
 def umask() -> int:

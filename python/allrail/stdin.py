@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from allrail import leftovers
 from allrail.errors import InputError
 
 STDIN = Path("-")
@@ -73,6 +74,7 @@ class _Kept:
 
             head = self.read(_HEAD)
             folder = Path(tempfile.mkdtemp(prefix="allrail-stdin-"))
+            leftovers.note(folder)
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             place = folder / (NAME + ending(head))
             with place.open("wb") as opened:

@@ -352,11 +352,10 @@ def of_training(scenario: Scenario) -> Scenario:
     """
     if scenario.workload is None:
         other = "collectives" if scenario.traffic is None else "traffic"
-        verb = "simulate" if scenario.traffic is None else "simulate_traffic"
         raise at_place(
             InputError(
                 f"it has {other}, and no workload",
-                hint=f"say what is trained under `workload`; `allrail.{verb}` takes what it has",
+                hint="say what is trained under `workload`; `allrail simulate` takes what it has",
                 field="workload",
             ),
             scenario._places,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from allrail.errors import InputError, did_you_mean
@@ -18,8 +20,33 @@ class Group(click.Group):
         if args and args[0] not in known:
             raise InputError(
                 "there is no such verb",
-                hint=did_you_mean(args[0], known, others="the verbs are"),
+                hint=_meant(args[0], known),
                 source=ctx.command_path,
                 value=args[0],
             )
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a mistake in its options is said to be one of that verb."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            verb = self.get_command(ctx, ctx.invoked_subcommand or "")
+            if error.ctx is None and verb is not None:
+                error.ctx = click.Context(
+                    verb,
+                    info_name=ctx.invoked_subcommand,
+                    parent=ctx,
+                    help_option_names=ctx.help_option_names,
+                )
+            raise
+
+
+def _meant(typed: str, known: list[str]) -> str:
+    """What an unknown verb stands for."""
+    if typed.casefold() == "version":
+        return "`allrail --version`"
+    begun = [name for name in known if name.startswith(typed.casefold())]
+    if len(begun) == 1:
+        return f"did you mean `{begun[0]}`?"
+    return did_you_mean(typed, known, others="the verbs are")

@@ -3,12 +3,11 @@
 Python hears of a signal between two of its instructions, so a simulation or a picture that is one
 long call into compiled code would hold it up. A thread that reads the signals as they come
 (`signal.set_wakeup_fd`) gives the command `GRACE_S` to end by itself, which keeps what it has,
-and ends the process then. Commands that handle the signal themselves (`launch`, `run`) are left
-alone.
+and ends the process then. Compiled code of ours lets go of Python's lock, so that the thread can.
+Commands that handle the signal themselves (`launch`, `run`) are left alone.
 
-Files that are being written are put in place whole at the end or not at all, so what is left
-behind is at most a hidden folder of a writer; a sweep's journal is written line by line, and
-workers end when their pipe is closed.
+Files that are being written are put in place whole at the end or not at all. Temporary ones and
+workers end with the process (`allrail.leftovers`); a sweep's journal is written line by line.
 """
 
 from __future__ import annotations
@@ -19,6 +18,9 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
+
+from allrail import leftovers
 
 GRACE_S = 0.6
 """How long a command has to end by itself."""
@@ -48,15 +50,31 @@ def ended_by_ctrl_c() -> Iterator[None]:
         os.close(read)
 
 
+def end() -> NoReturn:
+    """End the process here and now, with nothing left of it.
+
+    Threads of ours may still compute, and Python would wait for them.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    leftovers.end_all()
+    os._exit(STATUS)
+
+
 def _watch(read: int, over: threading.Event) -> None:
+    # Signals are the main thread's to take.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while signals := os.read(read, 64):
         ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if signal.SIGINT in signals and ours and not over.wait(GRACE_S):
             _end()
 
 
-def _end() -> None:
-    """End the process here and now, in the words of `main`."""
+def _end() -> NoReturn:
+    """End it in the words of `main`, from beside the work."""
+    leftovers.end_all()
     with contextlib.suppress(OSError, ValueError):
         clear = "\r\x1b[K" if sys.stderr.isatty() else ""
         os.write(2, f"{clear}interrupted\n".encode())

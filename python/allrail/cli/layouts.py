@@ -231,7 +231,7 @@ class _Kept:
 
 @contextmanager
 def _ended_with_rows() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end a search, so that what it has is shown."""
+    """Let SIGTERM end a search as Ctrl-C does, so that what it has is shown."""
     import signal
     import threading
 
@@ -240,16 +240,14 @@ def _ended_with_rows() -> Iterator[None]:
         return
 
     def ended(number: int, frame: object) -> None:
-        del frame
-        raise KeyboardInterrupt("terminated" if number == signal.SIGTERM else "interrupted")
+        del number, frame
+        raise KeyboardInterrupt("terminated")
 
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, ended) for one in signals]
+    before = signal.signal(signal.SIGTERM, ended)
     try:
         yield
     finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
+        signal.signal(signal.SIGTERM, before)
 
 
 def best_of(job: Job) -> tuple[dict[str, Any], list[str]]:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import NoReturn
 
-import click
+try:
+    import click
 
-from allrail import stdin
-from allrail.cli.group import Group
-from allrail.cli.interrupt import ended_by_ctrl_c
-from allrail.cli.verbs import SECTIONS, VERBS
-from allrail.errors import AllrailError, InputError, did_you_mean
+    from allrail import stdin
+    from allrail.cli import interrupt, mistyped
+    from allrail.cli.group import Group
+    from allrail.cli.verbs import SECTIONS, VERBS
+    from allrail.errors import AllrailError, InputError
+except KeyboardInterrupt:  # before there is a command
+    raise SystemExit(130) from None
 
 _PAGE = """\
 allrail schedules the communication of distributed training: predicts it, and runs it.
@@ -154,7 +158,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if sys.stdout is None:  # its descriptor is closed, so that a file might take its place
         _fail(str(_unwritable("it is closed")))
     try:
-        with ended_by_ctrl_c():
+        with interrupt.ended_by_ctrl_c():
             status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
     except AllrailError as error:
         _fail(stdin.told(str(error)))
@@ -162,7 +166,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         click.echo(error.format_message())
         status = 0
     except click.ClickException as error:
-        _fail(_usage(error))
+        _fail(mistyped.message_of(error))
     except OSError as error:  # of what is printed; of a file, beside those that verbs expect
         if error.filename is None:
             _discard_output()
@@ -174,8 +178,12 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = stop.status if isinstance(stop, _Stopped) else 130
         if status == 130:
             print("interrupted", file=sys.stderr)  # noqa: T201
+            if args is None:
+                interrupt.end()
         else:  # Python flushes stdout once more at exit: give it somewhere to go
             _discard_output()
+    if args is None:  # what is left takes no time
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -190,21 +198,3 @@ def _unwritable(why: str) -> InputError:
 def _fail(message: str) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)  # noqa: T201
     sys.exit(2)
-
-
-def _usage(error: click.ClickException) -> str:
-    """Put a mistake in the options into the shape of all other messages."""
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "allrail"
-    hint = f"`{path} --help` lists what it takes"
-    if isinstance(error, click.NoSuchOption):
-        known = [name for param in context.command.params for name in param.opts] if context else []
-        near = did_you_mean(error.option_name, known) if known else ""
-        if near.startswith("did you mean"):
-            hint = near
-        wrong = InputError(
-            "there is no such option", hint=hint, source=path, value=error.option_name
-        )
-        return str(wrong)
-    text = error.format_message().rstrip(".")
-    return str(InputError(text[:1].lower() + text[1:], hint=hint, source=path))

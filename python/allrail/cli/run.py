@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from allrail.cli import options
 from allrail.results.units import show_count
 
+_LOOK_S = 1.0
+_SI_KERNEL = 0x80  # of <asm-generic/siginfo.h>: it came from the system, not from a process
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -80,17 +81,18 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
 def _run(words: tuple[str, ...], environment: dict[str, str]) -> int:
     """Run it to its end, and return its status as a shell does."""
     child = subprocess.Popen(words, env=environment)  # noqa: S603 - it is what was asked for
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        del frame
-        # A terminal's Ctrl-C reaches both; a second one does no harm to a child that has ended.
-        if number != signal.SIGINT and child.poll() is None:
-            child.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    # Blocked, they wait to be asked for, with who has sent them. The child began without that.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     try:
-        status = child.wait()
+        while (status := child.poll()) is None:
+            told = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _LOOK_S)
+            if told is not None and told.si_signo in _PASSED_ON and not _reached_both(told):
+                child.send_signal(told.si_signo)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return status if status >= 0 else 128 - status
+
+
+def _reached_both(told: signal.struct_siginfo) -> bool:
+    """Whether it is a terminal's Ctrl-C, which all processes of the terminal's foreground get."""
+    return told.si_signo == signal.SIGINT and told.si_code == _SI_KERNEL

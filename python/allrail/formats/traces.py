@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from allrail import leftovers
 from allrail.errors import InputError
 from allrail.files import check_name, staged_folder
 from allrail.formats.chakra_export import parts_of
@@ -123,8 +123,8 @@ def _import(
     if source != FLIGHT:
         return _in_core_as(source, files, folder, name, options)
     dumps = read_dumps(files)
-    with TemporaryDirectory() as scratch:
-        written = write_traces(dumps, Path(scratch))
+    with leftovers.folder() as scratch:
+        written = write_traces(dumps, scratch)
         done, timed = _in_core_as(PROFILER, written, folder, name, options)
     return replace(done, source=FLIGHT, warnings=(*left_out(dumps), *done.warnings)), timed
 

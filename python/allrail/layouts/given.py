@@ -100,6 +100,8 @@ def read_given(path: Path, job: Job) -> Given:
     tree, _ = read_file(path)
     if not isinstance(tree, Mapping):
         raise _wrong(path, "it is not a mapping")
+    if "schema_version" in tree and "workload" not in tree:
+        raise _wrong(path, "it is a scenario without a `workload`")
     workload = tree.get("workload", {"parallelism": tree.get("parallelism", tree)})
     if not isinstance(workload, Mapping) or not isinstance(workload.get("parallelism"), Mapping):
         raise _wrong(path, "it has no `workload.parallelism`")

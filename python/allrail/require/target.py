@@ -116,8 +116,18 @@ def _read(text: str, ideal: dict[str, Any], ideal_s: float) -> Target:
         "it is no target",
         source="--throughput",
         value=text,
-        hint="such as `0.95x-ideal`, `1.2 s`, `4e6 tokens/s`, `450 tokens/s/npu`, `2000 samples/s`",
+        hint=_meant(text)
+        or "such as `0.95x-ideal`, `1.2 s`, `4e6 tokens/s`, `450 tokens/s/npu`, `2000 samples/s`",
     )
+
+
+def _meant(text: str) -> str:
+    """A part of the ideal throughput, as people write it: 95%, 0.95, 0.95x."""
+    found = re.fullmatch(_NUMBER + r"\s*(%|x)?", text)
+    if found is None:
+        return ""
+    part = float(found[1]) / (100 if found[2] == "%" else 1)
+    return f"did you mean `{show_number(part)}x-ideal`?" if 0 < part <= 1 else ""
 
 
 def _positive(number: str, text: str) -> float:

@@ -6,6 +6,7 @@ in the form is the Rust core's to read.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -21,6 +22,7 @@ from allrail.scenario.forms import refuse_other
 from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
+_NEAR = 0.6
 _SUFFIXES = (".yaml", ".yml", ".json")
 _KEYS = ("schema_version", "name", "about", "sources", "defaults", "model", "rotary_base")
 
@@ -195,7 +197,7 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
     if path.parent != FOLDER and not named and not path.is_file():
         raise InputError(
             "there is no such model",
-            hint=did_you_mean(name, model_names(), others="the presets are"),
+            hint=_meant(name),
             field="workload.model",
             value=name,
         )
@@ -207,6 +209,21 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
             source=str(path),
         )
     return tree, places
+
+
+def _meant(name: str) -> str:
+    """What an unknown model stands for: names on Hugging Face have an owner, dashes and more."""
+    names = {_bare(one): one for one in model_names()}
+    near = difflib.get_close_matches(_bare(name.rpartition("/")[2]), names, n=1, cutoff=_NEAR)
+    if near:
+        return f"did you mean `{names[near[0]]}`?"
+    if "/" in name:
+        return "download its `config.json`, and name that file"
+    return did_you_mean(name, model_names(), others="the presets are")
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def _file_of(path: FilePath, folder: FilePath) -> FilePath:

@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from allrail import leftovers
 from allrail.plugins import load_text, loaded
 from allrail.scenario import Scenario
 from allrail.sweeps.tasks import Piece, Tasks, carry_out
@@ -39,6 +40,7 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C is this process's to answer
         )
+        leftovers.note_process(self._process)
         theirs.close()
         self.given: list[Piece] = []
         self.pipe.send((base, loaded()))
@@ -50,7 +52,9 @@ class _Worker:
     def end(self) -> int:
         self.pipe.close()
         self._process.terminate()
-        return self._process.wait()
+        status = self._process.wait()
+        leftovers.forget_process(self._process)
+        return status
 
 
 def pooled(base: Scenario, tasks: Tasks, *, workers: int) -> Iterator[tuple[str, ...]]:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from allrail import _core
+from allrail import _core, leftovers
 from allrail.calibrate.predict import OPERATIONS
 from allrail.calibrate.predict import run as simulated
 from allrail.errors import InputError
@@ -99,8 +98,8 @@ def verify_trace(
         InputError: It is no trace that has times, there is no communication in it, or the fabric
             has fewer NPUs.
     """
-    with TemporaryDirectory() as scratch:
-        steps, notes = _steps(list(files), fabric, (step, npus), Path(scratch))
+    with leftovers.folder() as scratch:
+        steps, notes = _steps(list(files), fabric, (step, npus), scratch)
         return _verdict(steps, notes, progress)
 
 
