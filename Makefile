@@ -185,9 +185,29 @@ bench: build ## measure; nothing fails on a time
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
 	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
 	    allrail-simulate/training_speed allrail-engine/engine_speed \
-	    allrail-collective/rank_plans; do \
+	    allrail-collective/rank_plans allrail-schedule/request_cost \
+	    allrail-schedule/coordinator_cost; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
+	@echo "== benches/horovod_requests: make bench-requests HOROVOD=FOLDER"
+
+# A checkout of Horovod, with its submodule flatbuffers: git clone --recurse-submodules https://github.com/horovod/horovod
+HOROVOD ?= ../horovod
+
+.PHONY: bench-requests
+bench-requests: ## what a request costs rank 0 of Horovod, and allrail's own; messages over sockets: HOROVOD=../horovod
+	@[ -f $(HOROVOD)/horovod/common/message.cc ] || { \
+	  echo "error: no checkout of Horovod in $(HOROVOD)" >&2; \
+	  echo "hint: git clone --recurse-submodules https://github.com/horovod/horovod $(HOROVOD)" >&2; exit 2; }
+	@mkdir -p $(OUT)
+	@$(CXX) -O2 -std=c++17 -I $(HOROVOD)/horovod/common \
+	  -I $(HOROVOD)/third_party/flatbuffers/include benches/horovod_requests/rank_zero.cc \
+	  $(HOROVOD)/horovod/common/message.cc -o $(OUT)/rank_zero
+	@echo "== Horovod, with a thread cache"; $(OUT)/rank_zero $(REQUESTS)
+	@echo "== Horovod, without"; GLIBC_TUNABLES=glibc.malloc.tcache_count=0 $(OUT)/rank_zero $(REQUESTS)
+	@echo "== allrail"; cargo run --release --locked --quiet -p allrail-schedule \
+	  --example coordinator_cost -- $(REQUESTS)
+	@echo "== sockets"; python3 benches/horovod_requests/sockets.py
 
 .PHONY: bench-checks
 bench-checks: build $(TORCH_DEPENDENCIES) ## plant flips of bits and print what is found, and what checks cost: PARTS="frames cpu"

@@ -120,7 +120,19 @@ class DimensionResult(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveResult(_Record):
-    """One collective's times, µs from the start of the simulation, and bandwidths (nccl-tests)."""
+    """One collective's times, µs from the start of the simulation, and bandwidths (nccl-tests).
+
+    Attributes:
+        name: As the scenario says, or its kind.
+        kind: Such as `all_reduce`.
+        size_bytes: Of its buffer.
+        start_us: It is asked for.
+        agreed_us: Ranks have agreed on it, and it starts; None where they do not have to.
+        finish_us: It is over on every NPU.
+        time_us: From `start_us` to `finish_us`.
+        algbw_GBps: Size over that time, GB/s.
+        busbw_GBps: The same times the collective's factor.
+    """
 
     name: str
     kind: str
@@ -130,6 +142,27 @@ class CollectiveResult(_Record):
     time_us: float
     algbw_GBps: float  # noqa: N815, the name that nccl-tests print
     busbw_GBps: float  # noqa: N815
+    agreed_us: float | None = None
+
+    @property
+    def begins_us(self) -> float:
+        """When it starts, µs."""
+        return self.start_us if self.agreed_us is None else self.agreed_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreed(_Record):
+    """What ranks said to agree on collectives.
+
+    Attributes:
+        messages: Between all ranks.
+        bytes: Of these messages.
+        cycles_left_out: Of ranks, because they change nothing.
+    """
+
+    messages: int
+    bytes: int
+    cycles_left_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +229,7 @@ class Result(_Whole):
         policy: Which chunk scheduler.
         order: Of the stages that wait for a dimension.
         chunks: Of each collective.
+        coordinators: What they said; None where ranks do not have to agree.
         dimensions: Innermost first.
         collectives: In the scenario's order.
         host: Measured on this machine.
@@ -229,6 +263,7 @@ class Result(_Whole):
     error_low_us: float | None = None
     error_high_us: float | None = None
     messages: int | None = None
+    coordinators: Agreed | None = None
     simulated_as: str | None = None
     counted: str | None = None
     behind_baseline: str | None = None
@@ -257,7 +292,7 @@ class Result(_Whole):
             return None
         from allrail.results.starvation import length, starved
 
-        spans = starved(self.timeline, [one.start_us for one in self.collectives])
+        spans = starved(self.timeline, [one.begins_us for one in self.collectives])
         return tuple(length(spans.get(here, ())) for here in range(len(self.dimensions)))
 
     @classmethod
@@ -271,6 +306,8 @@ class Result(_Whole):
         values["dimensions"] = tuple(map(DimensionResult.from_dict, tree["dimensions"]))
         values["collectives"] = tuple(map(CollectiveResult.from_dict, tree["collectives"]))
         values["host"] = Host.from_dict(tree["host"])
+        if tree.get("coordinators") is not None:
+            values["coordinators"] = Agreed.from_dict(tree["coordinators"])
         if tree.get("timeline") is not None:
             values["timeline"] = tuple(map(Stage.from_dict, tree["timeline"]))
         return cls(**values, raw=tree)

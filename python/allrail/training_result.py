@@ -334,12 +334,14 @@ class Coordinators(_Record):
     Attributes:
         operations_per_step: Of gradients; what was launched together is one.
         messages: That were simulated, in all.
+        bytes: Of these messages; None in a result that an older version saved.
         cycles_left_out: Of ranks, because they change nothing.
     """
 
     operations_per_step: float
     messages: int
     cycles_left_out: int
+    bytes: int | None = None
 
 
 ROUNDED = 1.001

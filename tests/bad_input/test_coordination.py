@@ -17,6 +17,8 @@ COORDINATIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"policy": "cached", "groups": [["t0", "nobody"]]}, "groups[0]", "no such tensor"),
     ({"policy": "cached", "skew": "2 h"}, "skew", "up to an hour"),
     ({"policy": "cached", "skew": "late"}, "skew", "up to an hour"),
+    ({"policy": "cached", "collectives": "some"}, "collectives", "no such choice"),
+    ({"policy": "none", "collectives": "all"}, "collectives", "does not read it"),
 ]
 
 WORKLOADS: list[tuple[dict[str, Any], str, str]] = [

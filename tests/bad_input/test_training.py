@@ -257,7 +257,7 @@ def test_a_verb_tells_too(folder, allrail_cli, args, told):
     assert told in outcome.stderr
 
 
-@pytest.mark.parametrize("key", ["tensor: fifo", "coordination: none"])
+@pytest.mark.parametrize("key", ["tensor: fifo", "algorithms_by_operation: {broadcast: auto}"])
 def test_only_a_workload_has_tensors(folder, allrail_cli, key):
     text = "schema_version: 1\nfabric: dgx2\ncollective: {kind: all_reduce, size: 1 MB}\n"
     (folder / "one.yaml").write_text(f"{text}schedule: {{{key}}}\n")

@@ -109,6 +109,7 @@ def test_the_table_of_rank_0_stands_beside_the_published_curve():
         "thread cache, MPI on EDR",
         "no thread cache, MPI on QDR",
         "no thread cache, Gloo on TCP",
+        "allrail's own, MPI on EDR",
     }
     published = {row["ranks"]: row["published"] for row in rows}
     assert published[400] == "near ideal"

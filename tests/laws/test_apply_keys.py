@@ -117,6 +117,7 @@ SAMPLES = {
     "coordination.stall_shutdown": agreed("stall_shutdown", "90 s"),
     "coordination.patience": agreed("patience", "30 s"),
     "coordination.groups": agreed("groups", 2),
+    "coordination.collectives": agreed("collectives", "all"),
     "coordination.latency": agreed("latency", {"wire": "5 us"}),
     "coordination.skew": agreed("skew", "10 us"),
 }

@@ -4,7 +4,7 @@ use allrail_core::Time;
 use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{Outlook, TensorParameters, TensorPolicy};
 use allrail_simulate::SimulateError;
-use allrail_simulate::coordination::Latency;
+use allrail_simulate::coordination::{Collectives, Latency};
 use allrail_simulate::training::{BoundResult, TrainingScenario, bound, ranking, simulate};
 use allrail_workload::device::{DeviceFile, PRESETS};
 use allrail_workload::kernels::single::{Single, seconds};
@@ -162,6 +162,12 @@ fn coordinations() -> String {
          and so is whether it swaps neighbours. 0 s if left out."
     );
     schema["properties"]["skew"] = skew;
+    let mut collectives = schemars::schema_for!(Collectives).to_value();
+    collectives["description"] = json!(
+        "Of a workload: which collectives ranks agree on before they start. `gradients` if left out."
+    );
+    collectives["default"] = json!("gradients");
+    schema["properties"]["collectives"] = collectives;
     let mut latency = schemars::schema_for!(Latency).to_value();
     for (name, definition) in latency["$defs"].as_object().into_iter().flatten() {
         schema["$defs"][name] = definition.clone();

@@ -6,6 +6,7 @@
 //! - [`driver`]: issues collectives at their times, and runs the world until all are over.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
+//! - `agreed_starts`: when collectives start that ranks have to agree on.
 //! - `judge`: a collective alone in the network model that will carry it. `order_in_world`: a planned order, fixed
 //!   by such runs. `finalists`: the best of several plans, found by them.
 //! - `world_settings`: a world of messages with its settings.
@@ -16,6 +17,7 @@
 //! - [`traffic`]: all of that for traffic on graph fabrics.
 //! - [`jobs`]: jobs side by side on a `HammingMesh`.
 
+mod agreed_starts;
 pub mod coordination;
 pub mod driver;
 pub mod error;

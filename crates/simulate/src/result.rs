@@ -3,6 +3,8 @@
 use allrail_fabric::Dimension;
 use serde::Serialize;
 
+use crate::coordination::Counts;
+
 /// The result of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimulationResult {
@@ -50,6 +52,9 @@ pub struct SimulationResult {
     /// Messages carried (`links`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
+    /// What coordinators said, where ranks agree on collectives first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordinators: Option<AgreementResult>,
     /// Per dimension, innermost first.
     pub dimensions: Vec<DimensionResult>,
     /// Per collective.
@@ -101,6 +106,24 @@ pub(crate) fn line_rate(dimension: &Dimension) -> Option<f64> {
     (rate > dimension.aggregate()).then(|| rate.gbps())
 }
 
+/// What coordinators said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AgreementResult {
+    /// Messages between ranks.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Ranks' cycles that change nothing, and were left out.
+    pub cycles_left_out: u64,
+}
+
+impl AgreementResult {
+    pub(crate) fn of(counts: Counts) -> Self {
+        let Counts { messages, bytes, skipped, .. } = counts;
+        Self { messages, bytes, cycles_left_out: skipped }
+    }
+}
+
 /// One collective's times.
 #[derive(Clone, Debug, Serialize)]
 pub struct CollectiveResult {
@@ -112,6 +135,9 @@ pub struct CollectiveResult {
     pub size_bytes: u64,
     /// When it was issued.
     pub start_us: f64,
+    /// When all ranks had agreed on it, where they do, and it started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agreed_us: Option<f64>,
     /// When it was over everywhere.
     pub finish_us: f64,
     /// The difference.

@@ -10,6 +10,7 @@ use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{planner, queue};
 use allrail_world::{Dims, World};
 
+use crate::agreed_starts::agreed_starts;
 use crate::driver::{self, Collectives, Observer, Run};
 use crate::error::SimulateError;
 use crate::finalists;
@@ -119,11 +120,14 @@ pub fn simulate(
         let active_chunks = scenario.schedule.active_chunks;
         works = works.into_iter().map(|work| work.side_by_side(active_chunks)).collect();
     }
-    let starts: Vec<Time> = scenario.collective.iter().map(|c| c.start).collect();
+    let issued: Vec<Time> = scenario.collective.iter().map(|c| c.start).collect();
+    let agreed = agreed_starts(scenario)?;
+    let starts = agreed.as_ref().map_or(&issued, |agreed| &agreed.starts);
+    let first = issued.iter().min().copied().unwrap_or(Time::ZERO);
     let priorities = priorities(scenario);
     let mut job = Collectives {
         plans,
-        starts: &starts,
+        starts,
         priorities: &priorities,
         order: file.order(scenario.schedule.order, scenario.world),
         active_chunks: scenario.schedule.active_chunks,
@@ -136,13 +140,13 @@ pub fn simulate(
         // One collective alone is what the evaluator runs, in half the time of the driver; a test
         // holds them equal.
         WorldKind::Dims if plans.len() == 1 && !timeline && job.send_ahead == Bytes::default() => {
-            evaluated(&job, &works[0])
+            evaluated(&job, &works[0], first)
         }
         WorldKind::Dims => {
             let lowering = Lowering::stages(plans, &works, job.order);
             let mut world = Dims::new(fabric.dimensions.len());
             let run = driver::run(&job, &lowering, &mut world, observer)?;
-            let busy = served(&works, fabric.dimensions.len(), span(&job, &run));
+            let busy = served(&works, fabric.dimensions.len(), span(first, &run));
             (run, busy)
         }
         world => {
@@ -150,12 +154,20 @@ pub fn simulate(
             job.endpoint_delay = plans[0].endpoint_delay;
             let mut world = scenario.world_settings().of_messages(fabric, &lowering)?;
             let run = driver::run(&job, &lowering, &mut *world, observer)?;
-            let span = span(&job, &run);
+            let span = span(first, &run);
             let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
             (run, busy)
         }
     };
-    let parts = Parts { scenario, plans, models: &models, works: &works, run: &run, busy: &busy };
+    let parts = Parts {
+        scenario,
+        plans,
+        models: &models,
+        works: &works,
+        run: &run,
+        busy: &busy,
+        agreed: agreed.as_ref(),
+    };
     let mut result = summarise(&parts)?;
     if timeline {
         result.timeline = Some(spans(plans, &works, &run));
@@ -167,10 +179,9 @@ pub fn simulate(
     Ok(result)
 }
 
-/// From the first collective's start to the last one's end.
-fn span(job: &Collectives<'_>, run: &Run) -> Time {
-    let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
-    last - job.starts.iter().min().copied().unwrap_or(Time::ZERO)
+/// From when the first collective was asked for to the last one's end.
+fn span(first: Time, run: &Run) -> Time {
+    run.finish.iter().max().copied().unwrap_or(Time::ZERO) - first
 }
 
 /// For each dimension, the part of a time in which it served stages.
@@ -195,8 +206,8 @@ fn sent_shares(fabric: &Fabric, run: &Run, span: Time) -> Vec<f64> {
     shares
 }
 
-/// The same as [`carry_out`] in `dims`, for one collective.
-fn evaluated(job: &Collectives<'_>, work: &Work) -> (Run, Vec<f64>) {
+/// The same as [`carry_out`] in `dims`, for one collective that was asked for at `first`.
+fn evaluated(job: &Collectives<'_>, work: &Work, first: Time) -> (Run, Vec<f64>) {
     let orders = match job.order.keeps_to_plans() {
         true => vec![job.plans[0].dimension_order.clone()],
         false => Vec::new(),
@@ -205,7 +216,8 @@ fn evaluated(job: &Collectives<'_>, work: &Work) -> (Run, Vec<f64>) {
     let mut queues = queue::queues(job.order, dimensions, &orders);
     let time = evaluate::finish(work, &mut queues, job.active_chunks);
     let run = Run { finish: vec![job.starts[0] + time], ..Run::default() };
-    (run, served(std::slice::from_ref(work), dimensions, time))
+    let span = span(first, &run);
+    (run, served(std::slice::from_ref(work), dimensions, span))
 }
 
 /// Higher goes first: by the order of issue, or its reverse.

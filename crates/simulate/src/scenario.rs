@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::SimulateError;
+use crate::agreed_starts;
 use crate::executors::{paced, send_ahead};
 use crate::world_settings::WorldSettings;
 
@@ -154,8 +155,8 @@ pub struct Schedule {
     /// Of a workload: which part of which gradient goes next; a policy's name, or `policy` and its
     /// keys. `fifo` if left out.
     pub tensor: Option<TensorParameters>,
-    /// Of a workload: how ranks agree which gradients are ready everywhere; a policy's name, or
-    /// `policy` and its keys. `none` if left out.
+    /// How ranks agree which gradients of a workload are ready everywhere, and on a scenario's collectives
+    /// before each starts; a policy's name, or `policy` and its keys. `none` if left out.
     pub coordination: Option<Value>,
     /// Chunk schedulers that `policy` may name beside the crate's own.
     #[serde(skip)]
@@ -531,14 +532,7 @@ impl Scenario {
                 "leave it out, or train a `workload`",
             ));
         }
-        if let Some(coordination) = &self.schedule.coordination {
-            return Err(field(
-                "schedule.coordination".to_owned(),
-                coordination,
-                "collectives have no tensors to agree on",
-                "leave it out, or train a `workload`",
-            ));
-        }
+        agreed_starts::read(self.schedule.coordination.as_ref())?;
         if let Some(paths) = self.messages.paths.filter(|_| self.world != WorldKind::Flows) {
             return Err(field(
                 "messages.paths".to_owned(),

@@ -6,10 +6,12 @@ use allrail_fabric::Fabric;
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{Order, Request, bound, planner, queue};
 
+use crate::agreed_starts::AgreedStarts;
 use crate::driver::Run;
 use crate::error::SimulateError;
 use crate::result::{
-    CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult, line_rate,
+    AgreementResult, CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult,
+    line_rate,
 };
 use crate::scenario::{Scenario, Topology, WorldKind, tag};
 
@@ -25,6 +27,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) run: &'a Run,
     /// For each dimension, the part of the time in which it was sending.
     pub(crate) busy: &'a [f64],
+    /// Where ranks agreed on collectives before they started.
+    pub(crate) agreed: Option<&'a AgreedStarts>,
 }
 
 /// Makes the result of a simulation.
@@ -32,7 +36,7 @@ pub(crate) struct Parts<'a> {
 /// # Errors
 /// The bound cannot be worked out: names the field that is wrong.
 pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateError> {
-    let &Parts { scenario, plans, models, works, run, busy } = parts;
+    let &Parts { scenario, plans, models, works, run, busy, agreed } = parts;
     let fabric = &scenario.fabric;
     let npus = fabric.npus();
     let first = scenario.collective.iter().map(|c| c.start).min().unwrap_or(Time::ZERO);
@@ -83,13 +87,16 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
             }
         })
         .collect();
-    let collectives: Vec<CollectiveResult> = scenario
+    let mut collectives: Vec<CollectiveResult> = scenario
         .collective
         .iter()
         .zip(plans)
         .zip(&run.finish)
         .map(|((collective, plan), finish)| times(fabric, collective, plan, *finish))
         .collect();
+    for (collective, at) in collectives.iter_mut().zip(agreed.iter().flat_map(|one| &one.starts)) {
+        collective.agreed_us = Some(at.as_us());
+    }
     let only = collectives.first().filter(|_| collectives.len() == 1);
     Ok(SimulationResult {
         time_us: time.as_us(),
@@ -113,6 +120,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         order: tag(&scenario.schedule.order),
         chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
         messages: scenario.world.carries_messages().then_some(run.transfers),
+        coordinators: agreed.map(|one| AgreementResult::of(one.counts)),
         dimensions,
         collectives,
         host: Host::default(),
@@ -142,7 +150,8 @@ fn behind_baseline(parts: &Parts<'_>, time: Time) -> Option<String> {
         };
         scenario.schedule.order.fixed_by().iter().map(end).min()
     };
-    let own = if scenario.world == WorldKind::Dims { time } else { in_dims()? };
+    let talked = parts.agreed.map_or(Time::ZERO, |agreed| agreed.starts[0] - collective.start);
+    let own = if scenario.world == WorldKind::Dims { time - talked } else { in_dims()? };
     let baseline =
         Request { policy: BASELINE.to_owned(), order: Order::FIFO, ..scenario.request(collective) };
     let other = planner::finish(&baseline).ok()?;
@@ -204,6 +213,7 @@ fn times(
         kind: collective.kind,
         size_bytes: collective.size.count(),
         start_us: collective.start.as_us(),
+        agreed_us: None,
         finish_us: finish.as_us(),
         time_us: time.as_us(),
         algbw_gbps: algbw,

@@ -98,6 +98,7 @@ _COORDINATION = (
     "coordination.stall_shutdown",
     "coordination.patience",
     "coordination.groups",
+    "coordination.collectives",
 )
 
 
@@ -142,6 +143,7 @@ FATES: dict[str, dict[str, Fate | Callable[[Decision], Fate]]] = {
         refused=(
             *("cut", "active_chunks", "collective_order", "communicators"),
             *("composition", "loads", "groups.algorithms"),
+            "coordination.collectives",  # what is no gradient meets by its name
         ),
     ),
     "ddp": _FRAMEWORK | dict.fromkeys(_GRADIENTS, _in_buckets),

@@ -50,7 +50,7 @@ def _axis(name: str, about: str) -> click.Option:
         _axis("world", "Worlds."),
         _axis("model", "Of a workload: presets or files."),
         _axis("tensor", "Of a workload: tensor schedulers."),
-        _axis("coordination", "Of a workload: how ranks agree."),
+        _axis("coordination", "How ranks agree before collectives start."),
     ]
 )
 @click.argument("files", metavar="FILE...", nargs=-1, type=options.Input())

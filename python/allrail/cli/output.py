@@ -160,6 +160,17 @@ def pairs(rows: Sequence[tuple[str, str]]) -> None:
     click.echo("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows))
 
 
+def talk(messages: int, size: int | None) -> str:
+    """Return what coordinators said, in words.
+
+    Args:
+        messages: How many.
+        size: Of all of them together, in bytes; None if nobody counted.
+    """
+    told = f"{messages:,} message{'' if messages == 1 else 's'}"
+    return told if size is None else f"{told}, {size:,} B"
+
+
 def note(text: str) -> None:
     """Print a remark below a table, as a line that starts with `#`.
 

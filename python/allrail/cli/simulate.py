@@ -152,6 +152,7 @@ def show(scenario: Scenario, result: Result) -> None:
         ("utilisation", f"{output.percent(result.utilisation)} %"),
         *_bandwidths(result),
         ("bytes_per_npu", f"{result.bytes_per_npu:.0f}"),
+        *_agreed(result),
     ]
     if result.below_physical_bound or result.utilisation is None:
         pairs = [pair for pair in pairs if pair[0] not in ("utilisation", "bound_time_us")]
@@ -193,6 +194,14 @@ def show(scenario: Scenario, result: Result) -> None:
     )
     _tell_measured(scenario)
     _predicted(scenario, result)
+
+
+def _agreed(result: Result) -> list[tuple[str, str]]:
+    """What ranks said before collectives started."""
+    from allrail.cli import output
+
+    talk = result.coordinators
+    return [] if talk is None else [("control_plane", output.talk(talk.messages, talk.bytes))]
 
 
 def _tell_measured(scenario: Scenario) -> None:

@@ -199,6 +199,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
         *_throughput(result),
         *_time_to_train(result),
         *_memory(result),
+        *_agreed(result),
         ("critical_path", result.critical_path_in_words),
     ]
     if scenario.what_if is not None:
@@ -234,6 +235,15 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
     if result.critical_path:
         click.echo()
         _show_path(result)
+
+
+def _agreed(result: TrainingResult) -> list[tuple[str, str]]:
+    """What ranks said before collectives started."""
+    talk = result.coordinators
+    if talk is None:
+        return []
+    steps = show_count(result.iterations, "iteration")
+    return [("control_plane", f"{output.talk(talk.messages, talk.bytes)} in {steps}")]
 
 
 def _line_rate(one: DimensionResult) -> str:

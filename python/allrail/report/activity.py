@@ -91,7 +91,7 @@ def activity(results: Mapping[str, Result]) -> Figure:
         grid = figure.subplots(rows, max(1, len(shown)), sharex=True, sharey=True, squeeze=False)
         for column, (name, result) in enumerate(shown.items()):
             grid[0, column].set_title(name, loc="left", pad=8)
-            begins = [one.start_us for one in result.collectives]
+            begins = [one.begins_us for one in result.collectives]
             spans = present(result.timeline or (), begins)
             for row in range(rows):
                 axes = grid[row, column]

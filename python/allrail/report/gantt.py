@@ -99,7 +99,7 @@ def _draw(axes: Axes, result: Result, colours: Colormap, chunks: int, factor: fl
     used += sorted({span.operation for span in spans} - set(used))
     vector = len(spans) <= MAX_VECTOR_SHAPES
     height = (1 - GAP) / max(1, len(used))
-    idle = starved(spans, [one.start_us for one in result.collectives])
+    idle = starved(spans, [one.begins_us for one in result.collectives])
     for band, dimension in enumerate(result.dimensions):
         top = band + GAP / 2
         axes.axhspan(top, top + 1 - GAP, facecolor=PANEL, linewidth=0, zorder=0)

@@ -283,8 +283,9 @@ class Schedule(Node):
         Annotated[dict[str, Any], Policy("coordinations", "schedule.coordination")] | None
     ) = Field(
         default=None,
-        description="Of a workload: how ranks agree which gradients are ready everywhere; a "
-        "policy's name, or `policy` and its keys. `none` if left out.",
+        description="How ranks agree which gradients of a workload are ready everywhere, and on"
+        " a scenario's collectives before each starts; a policy's name, or `policy`"
+        " and its keys. `none` if left out.",
     )
 
 

@@ -216,8 +216,10 @@ class Scenario(Node):
             tree = self.model_dump(exclude=without)
             if self.messages is not None:
                 tree["messages"] = {"paths": self.messages.paths}
-            for key in ("tensor", "coordination", "algorithms_by_operation"):
+            for key in ("tensor", "algorithms_by_operation"):
                 tree["schedule"].pop(key)
+            if self.schedule.coordination is None:
+                tree["schedule"].pop("coordination")
             if not self.schedule.programs:
                 tree["schedule"].pop("programs")
             self._follow_measured(tree)
@@ -326,7 +328,6 @@ def _check_no_training(scenario: Scenario) -> None:
     """Refuse what belongs to a workload where there is none."""
     for field, value in (
         ("schedule.tensor", scenario.schedule.tensor),
-        ("schedule.coordination", scenario.schedule.coordination),
         ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
         ("what_if", scenario.what_if),
         ("placement", scenario.placement),

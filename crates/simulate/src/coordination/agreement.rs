@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::CoordinationSpec;
 
@@ -10,7 +11,7 @@ use super::control_plane::ControlPlane;
 use super::crowd::Crowd;
 use super::faults::Faults;
 use super::reports::Counts;
-use super::settings::Coordination;
+use super::settings::{Collectives, Coordination};
 use crate::SimulateError;
 
 /// What ranks agree on. Times never go back.
@@ -34,8 +35,8 @@ pub trait Agreement {
 }
 
 impl Coordination {
-    /// The coordination of a job. A player stands for as many alike ranks as `players` says; the
-    /// tensors have these bytes, are all-reduced, and so many of them are submitted in a step. What is drawn
+    /// The coordination of a job. A player stands for as many alike ranks as `players` says; these are what
+    /// they ask for, each its own number of, and so many of them are submitted in a step. What is drawn
     /// follows from the seed.
     ///
     /// # Errors
@@ -43,7 +44,7 @@ impl Coordination {
     pub fn agreement(
         &self,
         players: &[u32],
-        tensors: &[Bytes],
+        tensors: &[(Operation, Bytes)],
         in_step: usize,
         seed: u64,
     ) -> Result<Box<dyn Agreement>, SimulateError> {
@@ -57,7 +58,8 @@ impl Coordination {
         control_plane.start(|_| Time::ZERO);
         Ok(Box::new(Talk {
             control_plane,
-            crowd: Crowd::new(players, tensors, in_step, self.skew, seed),
+            crowd: Crowd::new(players, tensors, in_step, self.skew, seed)
+                .in_one_order(self.collectives == Collectives::All),
             now: Time::ZERO,
             counts: vec![0; tensors.len()],
             complete: 0,

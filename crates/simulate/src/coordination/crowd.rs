@@ -2,11 +2,13 @@
 //!
 //! A rank is later than its class by a time that is drawn for every step, up to the skew. Of two tensors that
 //! follow one another some ranks make the second first, drawn too: such a rank submits both when the second
-//! is there. Without a skew all ranks are alike, and nothing is drawn.
+//! is there. Without a skew all ranks are alike, and nothing is drawn. Where computing waits for some of what
+//! is submitted, all ranks keep one order: who holds one back for the next might wait for itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::Request;
 
@@ -59,13 +61,15 @@ pub(super) struct Crowd {
     in_step: u32,
     skew: Time,
     seed: u64,
+    /// Whether neighbours are swapped.
+    swaps: bool,
 }
 
 impl Crowd {
-    /// Players that stand for so many ranks each, and all-reduce these tensors, so many of them in a step.
+    /// Players that stand for so many ranks each, and ask for these, so many of them in a step.
     pub(super) fn new(
         players: &[u32],
-        tensors: &[Bytes],
+        tensors: &[(Operation, Bytes)],
         in_step: usize,
         skew: Time,
         seed: u64,
@@ -78,10 +82,17 @@ impl Crowd {
             first_rank: std::iter::once(0).chain(ends).collect(),
             logs: players.iter().map(|_| Log::default()).collect(),
             ranks: Vec::new(),
-            requests: (0..).zip(tensors).map(|(t, bytes)| Request::all_reduce(t, *bytes)).collect(),
+            requests: (0..)
+                .zip(tensors)
+                .map(|(tensor, (operation, bytes))| Request {
+                    operation: *operation,
+                    ..Request::all_reduce(tensor, *bytes)
+                })
+                .collect(),
             in_step: in_step as u32,
             skew,
             seed,
+            swaps: true,
         };
         for (player, ranks) in (0..).zip(players) {
             for _ in 0..*ranks {
@@ -91,6 +102,12 @@ impl Crowd {
             }
         }
         crowd
+    }
+
+    /// The same, whose ranks all keep one order if `kept`.
+    pub(super) fn in_one_order(mut self, kept: bool) -> Self {
+        self.swaps = !kept;
+        self
     }
 
     fn enter(&self, rank: u32, before: Progress, step: u32) -> Progress {
@@ -133,7 +150,8 @@ impl Crowd {
     fn next(&self, of: Progress) -> Option<(Time, u32)> {
         let log = &self.logs[of.player as usize];
         let place = self.in_step - of.left;
-        let (time, tensor) = if of.swaps >> (place / 2 % 64) & 1 == 0 {
+        let swaps = self.swaps && of.swaps >> (place / 2 % 64) & 1 == 1;
+        let (time, tensor) = if !swaps {
             log.get(of.made)?
         } else if place % 2 == 1 {
             (log.get(of.made)?.0, log.get(of.made - 1)?.1)

@@ -23,4 +23,4 @@ pub use control_plane::{ControlPlane, Feed};
 pub use faults::Faults;
 pub use latency::Latency;
 pub use reports::{Counts, Everywhere, Notice};
-pub use settings::Coordination;
+pub use settings::{Collectives, Coordination};

@@ -61,3 +61,29 @@ pub struct Counts {
     /// Cycles of all ranks that were run as waves.
     pub waves: u64,
 }
+
+impl Counts {
+    /// Of so many process groups that are alike.
+    #[must_use]
+    pub fn times(self, groups: u64) -> Self {
+        Self {
+            messages: self.messages * groups,
+            bytes: self.bytes * groups,
+            skipped: self.skipped * groups,
+            waves: self.waves * groups,
+        }
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            bytes: self.bytes + other.bytes,
+            skipped: self.skipped + other.skipped,
+            waves: self.waves + other.waves,
+        }
+    }
+}

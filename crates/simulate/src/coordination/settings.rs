@@ -2,6 +2,8 @@
 
 use allrail_core::Time;
 use allrail_schedule::coordinate::{self, CoordinationPolicy, NONE, Settings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::latency::Latency;
@@ -19,11 +21,34 @@ pub struct Coordination {
     pub skew: Time,
     /// The tensors of each group; by number.
     pub groups: Vec<Vec<u32>>,
+    /// Which collectives of a workload ranks agree on.
+    pub collectives: Collectives,
+}
+
+/// Which collectives ranks agree on before they launch them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Collectives {
+    /// Those of gradients alone.
+    #[default]
+    Gradients,
+    /// All, as Horovod does: also metrics, statistics of batch norms, gathered rows, barriers, and those of groups
+    /// that exchange no gradients. Ranks make them in one order.
+    All,
 }
 
 /// Settings that every policy but `none` reads.
-const COMMON: [&str; 8] =
-    ["policy", "threshold", "stall", "stall_shutdown", "patience", "latency", "groups", "skew"];
+const COMMON: [&str; 9] = [
+    "policy",
+    "threshold",
+    "stall",
+    "stall_shutdown",
+    "patience",
+    "latency",
+    "groups",
+    "skew",
+    "collectives",
+];
 
 fn wrong(
     key: &str,
@@ -46,6 +71,7 @@ impl Coordination {
             latency: Latency::default(),
             skew: Time::ZERO,
             groups: Vec::new(),
+            collectives: Collectives::default(),
         }
     }
 
@@ -85,6 +111,12 @@ impl Coordination {
                 .filter(|skew: &Time| *skew <= LONGEST_SKEW)
                 .ok_or_else(|| wrong("skew", tree, "it is no time of up to an hour", SKEW_HINT))?,
         };
+        let collectives = match keys.get("collectives") {
+            None => Collectives::default(),
+            Some(tree) => serde_json::from_value(tree.clone()).map_err(|_| {
+                wrong("collectives", tree, "there is no such choice", "`gradients` or `all`")
+            })?,
+        };
         let defaults = policy.map_or_else(Settings::default, CoordinationPolicy::defaults);
         let mut settings = serde_json::to_value(defaults).unwrap_or_default();
         for (key, value) in keys {
@@ -101,7 +133,7 @@ impl Coordination {
         if let Some(policy) = policy {
             settings.check(policy)?;
         }
-        Ok(Self { policy, settings, latency, skew, groups })
+        Ok(Self { policy, settings, latency, skew, groups, collectives })
     }
 }
 

@@ -22,14 +22,15 @@ use allrail_workload::{NodeId, StepGraph};
 use serde_json::Value;
 
 use crate::SimulateError;
-use crate::coordination::{Agreement, Coordination, Counts};
+use crate::coordination::Counts;
 use crate::scenario::field;
+use crate::training::agreements::{Agreements, Drawn, Together};
 use crate::training::apart::{Apart, Worker};
 use crate::training::communicator::servers::workers;
 use crate::training::communicator::{Ask, Portion};
 use crate::training::driver::record::Ran;
 use crate::training::lists::{Kind, Lists, known};
-use crate::training::players::{Players, ProcessGroup};
+use crate::training::players::Players;
 
 /// An operation of one of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,52 +78,8 @@ struct Scheduled {
     expected: usize,
     /// Of parameter servers.
     worker: Option<Worker>,
-    /// Whether ranks have to find out what is ready.
-    coordinated: bool,
-    /// How they do; of several iterations under way the first's has it for all.
-    agreement: Option<Box<dyn Agreement>>,
-}
-
-/// How many iterations' gradients may be under way, and what is drawn from.
-#[derive(Clone, Copy)]
-pub struct Drawn {
-    /// How many iterations later gradients are applied.
-    pub lag: u32,
-    /// For what is drawn.
-    pub seed: u64,
-}
-
-/// How the ranks of a process group agree on these tensors. With a lag those of two iterations are under way,
-/// the second of them numbered after the first.
-fn agreement(
-    tree: &Value,
-    players: &Players,
-    process_group: &ProcessGroup,
-    tensors: &[Tensor],
-    names: &[String],
-    drawn: Drawn,
-) -> Result<Option<Box<dyn Agreement>>, SimulateError> {
-    let mut coordination = Coordination::read(tree, names)?;
-    if coordination.policy.is_none() {
-        return Ok(None);
-    }
-    let count = u32::try_from(tensors.len()).expect("few tensors");
-    let later =
-        |by: u32, group: &Vec<u32>| group.iter().map(|tensor| tensor + by * count).collect();
-    coordination.groups = (0..=drawn.lag)
-        .flat_map(|by| coordination.groups.iter().map(move |group| later(by, group)))
-        .collect();
-    let weights: Vec<u32> = process_group
-        .players
-        .iter()
-        .map(|player| {
-            let members =
-                process_group.ranks.iter().filter(|rank| players.of(**rank) == Some(*player));
-            u32::try_from(members.count()).expect("few ranks")
-        })
-        .collect();
-    let bytes: Vec<Bytes> = (0..=drawn.lag).flat_map(|_| tensors).map(|one| one.bytes).collect();
-    coordination.agreement(&weights, &bytes, tensors.len(), drawn.seed).map(Some)
+    /// How ranks find out what is ready, if they have to: index in the agreements.
+    agreement: Option<usize>,
 }
 
 /// Refuses a policy that cuts a tensor for one worker otherwise than for another.
@@ -147,6 +104,7 @@ pub struct Tensors {
     of: BTreeMap<(u32, Kind), u32>,
     /// Where workers exchange with servers.
     apart: Vec<Apart>,
+    agreements: Agreements,
     /// By which kind of collective a node exchanges which tensor of its scheduler.
     tensor_of: BTreeMap<NodeId, (Kind, u32)>,
     ready: Vec<(u32, u32)>,
@@ -180,6 +138,7 @@ impl Tensors {
             schedulers: Vec::new(),
             of: BTreeMap::new(),
             apart: Vec::new(),
+            agreements: Agreements::new(graph, coordination, drawn)?,
             tensor_of: BTreeMap::new(),
             ready: Vec::new(),
             agreed: Vec::new(),
@@ -220,11 +179,12 @@ impl Tensors {
                     None => vec![policy.partition(parameters).map(Cut::Size); list.len()],
                 };
                 tensors.of.insert((index, *kind), scheduler);
-                let mut agreed = match coordination {
-                    Some(tree) => agreement(tree, players, process_group, &list, &names, drawn)?,
-                    None => None,
-                };
-                let coordinated = agreed.is_some();
+                let agreement = tensors.agreements.add(
+                    players,
+                    (index, process_group),
+                    scheduler,
+                    (&list, &names),
+                )?;
                 let workers = match servers {
                     true => {
                         let group = &graph.groups()[process_group.group.index()];
@@ -257,12 +217,13 @@ impl Tensors {
                             came: vec![Vec::new(); list.len()],
                             expected: on_it.len(),
                             worker: servers.then_some(Worker { number, turn, group: apart }),
-                            coordinated,
-                            agreement: agreed.take(),
+                            agreement,
                         });
                     }
                 }
             }
+            // Of a process group without gradients.
+            tensors.agreements.add(players, (index, process_group), 0, (&[], &[]))?;
         }
         Ok(tensors)
     }
@@ -279,13 +240,33 @@ impl Tensors {
         !self.apart.is_empty()
     }
 
-    /// A player has come to a gradient's collective; `position` is its place in the process group.
+    /// Whether ranks have to agree on a node's collective, which is no gradient's.
+    #[must_use]
+    pub fn holds(&self, process_group: u32, node: NodeId) -> bool {
+        self.agreements.holds(process_group, node)
+    }
+
+    /// All players have come to such a collective: it starts when ranks have agreed on it.
+    pub fn hold(&mut self, process_group: u32, came: Vec<Ran>) {
+        self.agreements.hold(process_group, came);
+    }
+
+    /// Collectives that ranks have agreed on, with their process groups and who came.
+    pub fn take_released(&mut self) -> Vec<(u32, Vec<Ran>)> {
+        self.agreements.take_released()
+    }
+
+    /// A player has come to a gradient's collective, or to one that ranks have to agree on; `position` is its
+    /// place in the process group.
     pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
+        let position = u32::try_from(position).expect("few players");
+        if !self.takes(ran.node) {
+            self.agreements.come(now, process_group, ran, position);
+            return;
+        }
         let (first, turn, tensor) = self.place(process_group, ran);
-        let scheduled = &mut self.schedulers[first as usize];
-        if let Some(agreement) = &mut scheduled.agreement {
-            let tensor = tensor + turn * u32::try_from(scheduled.came.len()).expect("few tensors");
-            agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
+        if let Some(agreement) = self.schedulers[first as usize].agreement {
+            self.agreements.submit(now, agreement, turn, tensor, position);
         }
     }
 
@@ -295,7 +276,7 @@ impl Tensors {
         let Some(Worker { group, .. }) = self.schedulers[first as usize].worker else {
             let scheduled = &mut self.schedulers[(first + turn) as usize];
             scheduled.came[tensor as usize] = came;
-            if !scheduled.coordinated {
+            if scheduled.agreement.is_none() {
                 self.ready.push((first + turn, tensor));
             }
             return;
@@ -307,7 +288,7 @@ impl Tensors {
                 let scheduled = &mut self.schedulers[index as usize];
                 let there = &mut scheduled.came[tensor as usize];
                 there.push(ran);
-                if there.len() == scheduled.expected && !scheduled.coordinated {
+                if there.len() == scheduled.expected && scheduled.agreement.is_none() {
                     self.ready.push((index, tensor));
                 }
             }
@@ -338,58 +319,24 @@ impl Tensors {
     /// Whether ranks have to find out what is ready.
     #[must_use]
     pub fn are_coordinated(&self) -> bool {
-        // All agree in one way, or none does.
-        self.schedulers.first().is_some_and(|scheduled| scheduled.agreement.is_some())
+        self.agreements.any()
     }
 
     /// When a coordination finds out something next, if that is by `until`; until then nothing may be
     /// ready.
     #[must_use]
     pub fn next_time(&mut self, until: Time) -> Option<Time> {
-        if !self.are_coordinated() {
-            return None;
-        }
-        let mut agreements: Vec<&mut Box<dyn Agreement>> =
-            self.schedulers.iter_mut().filter_map(|one| one.agreement.as_mut()).collect();
-        loop {
-            // What one finds out may be what another waits for: the earliest goes on as far as it is.
-            let mut first: Option<(Time, usize)> = None;
-            let mut others = until;
-            for (index, agreement) in agreements.iter_mut().enumerate() {
-                let Some(earliest) = agreement.earliest() else { continue };
-                match first {
-                    Some((time, _)) if time <= earliest => others = others.min(earliest),
-                    _ => {
-                        others = first.map_or(others, |(time, _)| others.min(time));
-                        first = Some((earliest, index));
-                    }
-                }
-            }
-            let (_, index) = first.filter(|(earliest, _)| *earliest <= until)?;
-            if let Some(found) = agreements[index].next_time(others) {
-                return Some(found);
-            }
-        }
+        self.agreements.next_time(until)
     }
 
     /// Takes what coordinations find out now.
     pub fn take_agreed(&mut self, now: Time) {
-        for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
-            let Some(agreement) = &mut scheduled.agreement else { continue };
-            let count = u32::try_from(scheduled.came.len()).expect("few tensors");
-            let workers = scheduled.worker.map_or(1, |worker| self.apart[worker.group].workers);
-            while let Some((_, group)) = agreement.next_event(now) {
-                // Gradients of one iteration travel together.
-                for turn in 0..self.iterations {
-                    let own = group.iter().filter(|slot| **slot / count == turn);
-                    let own: Vec<u32> = own.map(|slot| slot % count).collect();
-                    if !own.is_empty() {
-                        let first = index + turn * workers;
-                        let each = (first..first + workers).map(|worker| (worker, own.clone()));
-                        self.agreed.extend(each);
-                    }
-                }
-            }
+        for Together { scheduler, turn, tensors } in self.agreements.take(now) {
+            let worker = self.schedulers[scheduler as usize].worker;
+            let workers = worker.map_or(1, |worker| self.apart[worker.group].workers);
+            let first = scheduler + turn * workers;
+            let each = (first..first + workers).map(|worker| (worker, tensors.clone()));
+            self.agreed.extend(each);
         }
     }
 
@@ -408,13 +355,7 @@ impl Tensors {
     /// What coordinators said in all; `None` without any.
     #[must_use]
     pub fn counts(&self) -> Option<Counts> {
-        let all = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
-        all.map(|agreement| agreement.counts()).reduce(|a, b| Counts {
-            messages: a.messages + b.messages,
-            bytes: a.bytes + b.bytes,
-            skipped: a.skipped + b.skipped,
-            waves: a.waves + b.waves,
-        })
+        self.agreements.counts()
     }
 
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
@@ -535,6 +476,6 @@ impl Tensors {
                 format!("  the tensor scheduler of {} holds {count} gradients", scheduled.operation)
             })
         };
-        self.schedulers.iter().filter_map(waiting).collect()
+        self.schedulers.iter().filter_map(waiting).chain(self.agreements.waits()).collect()
     }
 }

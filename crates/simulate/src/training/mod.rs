@@ -4,13 +4,15 @@
 //!    to a result.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
-//! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `apart`: those of
-//!    workers that exchange with parameter servers; `facts`: what the graph says of gradients.
+//! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `agreements`: what
+//!    ranks agree on first, other collectives too; `apart`: gradients of workers that exchange with parameter servers;
+//!    `facts`: what the graph says of gradients.
 //! 5. [`communicator`]: what carries collectives and messages, in every world.
 //! 6. [`outcome`]: what came out: figures, critical path, links, what-ifs.
 //!
 //! [`bound`](mod@bound): what no simulation can beat, without one.
 
+mod agreements;
 mod apart;
 pub mod bound;
 pub mod communicator;

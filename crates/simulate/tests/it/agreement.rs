@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate;
 use allrail_simulate::coordination::Coordination;
@@ -11,6 +12,10 @@ use serde_json::json;
 /// Every policy, and none.
 fn policies() -> impl Iterator<Item = &'static str> {
     coordinate::ALL.iter().map(|policy| policy.tag()).chain([coordinate::NONE])
+}
+
+fn one_of(bytes: u64) -> (Operation, Bytes) {
+    (Operation::AllReduce, Bytes::new(bytes))
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -28,7 +33,7 @@ fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
     let tensors = 6u32;
     let tree = json!({ "policy": policy });
     let coordination = Coordination::read(&tree, &names(tensors as usize)).expect("it is there");
-    let bytes = vec![Bytes::new(1_000); tensors as usize];
+    let bytes = vec![(Operation::AllReduce, Bytes::new(1_000)); tensors as usize];
     let mut agreement =
         coordination.agreement(players, &bytes, bytes.len(), 1).expect("it is there");
     assert_eq!(agreement.next_time(Time::ZERO), None, "{policy}: nothing was submitted");
@@ -128,11 +133,12 @@ fn a_mistake_in_the_settings_is_explained() {
         (json!({"policy": "cached", "latency": {"wire": 1}}), "latency", ""),
         (json!({"policy": "cached", "skew": "2 h"}), "skew", "up to an hour"),
         (json!({"policy": "none", "skew": "1 us"}), "skew", "does not read it"),
+        (json!({"policy": "cached", "collectives": "some"}), "collectives", "no such choice"),
+        (json!({"policy": "none", "collectives": "all"}), "collectives", "does not read it"),
     ];
     for (tree, key, why) in rows {
         let read = Coordination::read(&tree, &names(4));
-        let outcome =
-            read.and_then(|one| one.agreement(&[2], &[Bytes::new(1); 4], 4, 1).map(|_| ()));
+        let outcome = read.and_then(|one| one.agreement(&[2], &[one_of(1); 4], 4, 1).map(|_| ()));
         let report = outcome.expect_err(&tree.to_string()).report();
         assert_eq!(report.field, format!("schedule.coordination.{key}"), "{report:?}");
         assert!(report.why.contains(why), "{report:?}");

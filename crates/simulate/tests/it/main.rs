@@ -1,5 +1,6 @@
 //! The tests of `allrail-simulate`, one module a subject, linked once.
 
+mod agreed_starts;
 mod agreement;
 mod backup_workers;
 mod broadcast_and_all_to_all;

@@ -239,3 +239,147 @@ proptest! {
         }
     }
 }
+
+/// Four steps of these nodes on 8 ranks, under a coordination with a cycle of 20 us.
+fn nodes(steps: &Value, coordination: &Value, tensor: &str, lag: u32) -> TrainingResult {
+    let mut settings = json!({"cycle": "20 us", "skew": "5 us"});
+    for (key, value) in coordination.as_object().expect("keys") {
+        settings[key] = value.clone();
+    }
+    let tree = json!({
+        "schema_version": 1,
+        "fabric": {"name": "switch", "dimensions": [
+            {"kind": "switch", "size": 8, "links": 1, "bandwidth": "100 GB/s", "latency": "0 ns"}]},
+        "workload": {"iterations": 4, "lag": lag, "model": {"steps": {
+            "ranks": [{"rank": 8}], "groups": {"data": ["rank"], "model": ["rank"]},
+            "steps": {"all": steps}}}},
+        "schedule": {"chunks": 1, "tensor": {"policy": tensor}, "coordination": settings},
+        "world": "dims",
+    });
+    run(&TrainingScenario::from_json(&tree.to_string()).expect("a scenario"))
+}
+
+fn gradient(place: usize) -> Value {
+    json!({"all_reduce": "1 MB", "over": "data", "tensor": place, "name": format!("t{place}"),
+           "background": true})
+}
+
+fn backward() -> Value {
+    json!({"compute": "100 us", "pass": "backward"})
+}
+
+/// A backward pass of four gradients; behind the second, in the way of computing, a sum of statistics.
+fn with_statistics(collectives: &str, policy: &str, lag: u32) -> TrainingResult {
+    let steps = json!([
+        {"broadcast": "8 B", "over": "data", "name": "step"},
+        backward(), gradient(3), backward(), gradient(2),
+        {"all_reduce": "4 KB", "over": "data", "name": "statistics"},
+        backward(), gradient(1), backward(), gradient(0),
+        {"all_gather": "8 KB", "over": "data", "name": "rows"},
+    ]);
+    nodes(&steps, &json!({"policy": policy, "collectives": collectives}), "fifo", lag)
+}
+
+fn talk(result: &TrainingResult) -> (u64, u64) {
+    let one = result.coordinators.as_ref().expect("they talk");
+    (one.messages, one.bytes)
+}
+
+/// What is asked for of other collectives is said, too, and computing that waits for one waits for the ranks'
+/// word: a cycle of 20 us each.
+#[test]
+fn other_collectives_are_agreed_on_where_it_is_asked_for() {
+    for policy in coordinate::ALL {
+        for lag in [0, 1] {
+            let (alone, all) = (
+                with_statistics("gradients", policy.tag(), lag),
+                with_statistics("all", policy.tag(), lag),
+            );
+            let ((_, bytes), (_, more)) = (talk(&alone), talk(&all));
+            let tag = policy.tag();
+            assert!(more > bytes, "{tag}, lag {lag}: {bytes} {more}");
+            let (free, agreed) = (alone.step_time_us, all.step_time_us);
+            assert!(agreed > free, "{tag}, lag {lag}: {free} {agreed}");
+            // Three of them, at most two cycles and their talk each.
+            assert!(agreed < free + 3.0 * 60.0, "{tag}, lag {lag}: {free} {agreed}");
+            // Each is run once in an iteration all the same.
+            let small = |result: &TrainingResult| {
+                operations(result).iter().filter(|bytes| **bytes < 100_000).count()
+            };
+            assert_eq!((small(&alone), small(&all)), (3, 3), "{tag}, lag {lag}");
+        }
+    }
+}
+
+/// In `central` every rank but rank 0 sends one request for each, and is sent one answer: of 4 steps, 7 ranks and 100
+/// bytes. A barrier, which has no bytes, is asked for like all others; so are the collectives of a group without gradients.
+#[test]
+fn a_collective_more_is_a_request_and_an_answer_of_every_rank() {
+    let more = [
+        json!({"all_gather": "8 KB", "over": "data"}),
+        json!({"broadcast": "8 B", "over": "data"}),
+        json!({"all_to_all": "64 KB", "over": "data"}),
+        json!({"reduce_scatter": "64 KB", "over": "data"}),
+        json!({"all_reduce": "0 B", "over": "data", "name": "barrier"}),
+        json!({"all_to_all": "64 KB", "over": "model"}),
+        json!({"all_reduce": "4 KB", "over": "model", "background": true}),
+    ];
+    let entries = |count: usize, collectives: &str| {
+        let mut steps = vec![backward(), gradient(1), backward(), gradient(0)];
+        for (index, one) in more[..count].iter().enumerate() {
+            steps.insert(2 * index % 5, one.clone());
+        }
+        let central = json!({"policy": "central", "threshold": "1 B", "collectives": collectives});
+        let (messages, bytes) = talk(&nodes(&json!(steps), &central, "fifo", 0));
+        bytes - 8 * messages
+    };
+    for count in 0..=more.len() {
+        let each = 100 * 2 * 7 * 4;
+        assert_eq!(entries(count, "all"), each * (2 + count as u64), "{count}");
+        assert_eq!(entries(count, "gradients"), each * 2, "{count}");
+    }
+}
+
+/// Ranks that exchange no gradients agree all the same.
+#[test]
+fn a_step_without_gradients_is_agreed_on() {
+    let steps = json!([backward(), {"all_to_all": "64 KB", "over": "model", "name": "tokens"}]);
+    for policy in coordinate::ALL {
+        let step = |collectives: &str| {
+            nodes(&steps, &json!({"policy": policy.tag(), "collectives": collectives}), "fifo", 0)
+        };
+        let (free, agreed) = (step("gradients"), step("all"));
+        assert!(free.coordinators.is_none());
+        assert!(talk(&agreed).0 > 0);
+        assert!(agreed.step_time_us > free.step_time_us);
+    }
+}
+
+/// Where iterations overlap, a collective in the background may be asked for again before it was launched: the second
+/// waits for the first.
+#[test]
+fn who_asks_twice_waits() {
+    let steps = json!([
+        backward(), gradient(0), {"compute": "1 us"},
+        {"all_gather": "8 KB", "over": "model", "background": true},
+    ]);
+    for policy in coordinate::ALL {
+        let coordination = json!({"policy": policy.tag(), "cycle": "400 us", "collectives": "all"});
+        let result = nodes(&steps, &coordination, "bytescheduler", 0);
+        assert!(result.step_time_us > 100.0, "{}", policy.tag());
+    }
+}
+
+/// Who asks for no other collectives talks as before.
+#[test]
+fn a_step_of_gradients_alone_is_the_same_either_way() {
+    for policy in coordinate::ALL {
+        let step = |collectives: &str| {
+            let schedule = json!({"chunks": 1, "coordination": {
+                "policy": policy.tag(), "skew": "30 us", "collectives": collectives}});
+            let result = run(&scenario(&[1_000_000; 4], &schedule, "0 ns"));
+            (result.step_time_us, talk(&result))
+        };
+        assert_eq!(step("gradients"), step("all"), "{}", policy.tag());
+    }
+}

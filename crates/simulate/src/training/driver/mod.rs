@@ -312,6 +312,9 @@ impl<'a> Driver<'a> {
         }
         if self.tensors.next_time(now) == Some(now) {
             self.tensors.take_agreed(now);
+            for (process_group, came) in self.tensors.take_released() {
+                self.start(now, process_group, came);
+            }
             return;
         }
         let Some((_, event)) = self.communicator.next_event(now) else { return };

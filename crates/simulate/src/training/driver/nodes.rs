@@ -108,11 +108,11 @@ impl Driver<'_> {
             self.come_partly(now, ran, process_group);
             return;
         }
-        if self.tensors.takes(ran.node) {
+        if self.tensors.takes(ran.node) || self.tensors.holds(process_group, ran.node) {
             let position = players.iter().position(|player| *player == ran.player);
             let position = position.expect("a player is in its process group");
             self.tensors.come(now, process_group, ran, position);
-            if self.tensors.are_apart() {
+            if self.tensors.are_apart() && self.tensors.takes(ran.node) {
                 self.gathered(now, process_group, vec![ran]);
                 return;
             }
@@ -142,14 +142,21 @@ impl Driver<'_> {
                 iteration.records[index].cause = cause;
             }
         }
-        let node = self.graph.node(last.node);
-        let Work::Collective { operation, bytes, .. } = node.work else {
-            unreachable!("only collectives gather")
-        };
         if self.tensors.takes(last.node) {
             self.tensors.ready(process_group, came);
-            return;
+        } else if self.tensors.holds(process_group, last.node) {
+            self.tensors.hold(process_group, came);
+        } else {
+            self.start(now, process_group, came);
         }
+    }
+
+    /// A collective that no tensor scheduler speaks for starts; the last of `came` was the last.
+    pub(super) fn start(&mut self, now: Time, process_group: u32, came: Vec<Ran>) {
+        let last = came[came.len() - 1];
+        let Work::Collective { operation, bytes, .. } = self.graph.node(last.node).work else {
+            unreachable!("only collectives gather")
+        };
         let priority = self.priority(last.node);
         let ask = Ask::Collective { operation, bytes, process_group };
         self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));

@@ -134,6 +134,8 @@ pub struct CoordinatorsResult {
     pub operations_per_step: f64,
     /// Messages between coordinators that were simulated, in all.
     pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Ranks' cycles that change nothing, and were left out.
     pub cycles_left_out: u64,
 }

@@ -226,6 +226,7 @@ pub(crate) fn summarise(
             CoordinatorsResult {
                 operations_per_step: (started[ends.len() - 1] - first) as f64 / steps,
                 messages: talk.messages,
+                bytes: talk.bytes,
                 cycles_left_out: talk.skipped,
             }
         }),
