@@ -169,6 +169,14 @@ explore: $(CHECKED) ## laws and fuzzers with fresh seeds: SECONDS=600 SEED=... O
 	$(BIN)/python fuzz/explore.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
+.PHONY: freeze
+freeze: $(CHECKED) ## keep what commands compute in out/frozen, before a change that must not alter it
+	$(BIN)/python tests/frozen write $(if $(ONLY),--only '$(ONLY)')
+
+.PHONY: frozen
+frozen: $(CHECKED) ## compare with what `make freeze` kept; exits with 1 if a value differs: ONLY='^examples/'
+	$(BIN)/python tests/frozen compare $(if $(ONLY),--only '$(ONLY)')
+
 .PHONY: mutations
 mutations: ## break the engine in known ways: its laws must notice each
 	crates/engine/tests/mutations/run.sh
