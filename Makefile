@@ -164,6 +164,14 @@ lint: $(CHECKED) ## formatters and linters of both languages, and the type check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+.PHONY: structure
+structure: $(DEPENDENCIES) ## print the cycles of imports, in Python and within crates
+	@$(BIN)/python tests/lint structure
+
+.PHONY: words
+words: $(DEPENDENCIES) ## count the words that our writing avoids, by word and by file
+	@$(BIN)/python tests/lint words
+
 .PHONY: explore
 explore: $(CHECKED) ## laws and fuzzers with fresh seeds: SECONDS=600 SEED=... ONLY=... SEEDS=200
 	$(BIN)/python fuzz/explore.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) \

@@ -1,0 +1,100 @@
+"""A planted cycle, a planted import and a planted word are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from lint import graph, python_imports, rust_modules, words
+
+
+def written(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+BASE = {
+    "one/__init__.py": "",
+    "one/low.py": "import os\n",
+    "one/a/__init__.py": "from one import low\n",
+    "one/a/deep.py": "from . import other\n",
+    "one/a/other.py": "",
+    "one/b.py": "from one.a.deep import thing\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("planted", "cycle"),
+    [
+        ({}, None),
+        ({"one/low.py": "def f():\n    from one.b import x\n"}, ["a", "b", "low"]),
+        ({"one/a/other.py": "from ..b import x\n"}, ["a", "b"]),
+        ({"one/a/other.py": "import one.b\n"}, ["a", "b"]),
+        ({"one/a/other.py": "from one import b\n"}, ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_a_cycle_of_rooms_is_found(tmp_path, planted, cycle):
+    package = written(tmp_path, {**BASE, **planted}) / "one"
+    arrows = python_imports.arrows(package)
+    rooms = graph.folded(arrows, [(name, python_imports.room(name)) for name in arrows])
+    assert graph.cycles(rooms) == ([] if cycle is None else [cycle])
+
+
+def test_imports_for_type_checkers_count_where_asked(tmp_path):
+    hidden = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from one.b import x\n"
+    package = written(tmp_path, {**BASE, "one/a/other.py": hidden}) / "one"
+    assert "one.b" not in python_imports.arrows(package)["one.a.other"]
+    assert "one.b" in python_imports.arrows(package, types=True)["one.a.other"]
+
+
+def test_arrows_lead_to_modules_and_not_into_the_standard_library(tmp_path):
+    arrows = python_imports.arrows(written(tmp_path, BASE) / "one")
+    assert arrows["one.low"] == set()
+    assert arrows["one.a.deep"] == {"one.a.other"}
+    assert arrows["one.b"] == {"one.a.deep"}
+
+
+RUST = {
+    "lib.rs": "mod a;\nmod b;\nmod c;\npub use c::Shown;\n",
+    "a.rs": "use crate::b::{Thing, deep::{Other as O}};\n",
+    "b/mod.rs": "pub mod deep;\n",
+    "b/deep.rs": "use std::fmt;\n",
+    "c.rs": "pub struct Shown;\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("planted", "cycle"),
+    [
+        ({}, None),
+        ({"b/deep.rs": "use crate::a::X;\n"}, ["a", "b::deep"]),
+        ({"b/deep.rs": "fn f() { crate::a::g() }\n"}, ["a", "b::deep"]),
+        ({"b/deep.rs": "use super::super::a;\n"}, ["a", "b::deep"]),
+        ({"c.rs": "use crate::b::deep;\n", "b/deep.rs": "use crate::Shown;\n"}, ["b::deep", "c"]),
+        ({"b/deep.rs": "// use crate::a::X;\n"}, None),
+        ({"b/deep.rs": "#[cfg(test)]\nmod tests {\n    use crate::a::X;\n}\n"}, None),
+    ],
+    ids=str,
+)
+def test_a_cycle_in_a_crate_is_found(tmp_path, planted, cycle):
+    arrows = rust_modules.arrows(written(tmp_path, {**RUST, **planted}))
+    assert graph.cycles(arrows) == ([] if cycle is None else [cycle])
+
+
+def test_pairs_and_groups_are_counted():
+    arrows = {"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"c"}, "e": set()}
+    assert graph.cycles(arrows) == [["a", "b"], ["c", "d"]]
+    assert graph.mutual(arrows) == [("a", "b"), ("c", "d")]
+
+
+def test_a_banned_word_is_found_with_what_to_write():
+    text = "The world is\nworld_size stays; actors, and MOST_SEEN\nwords and factors\n"
+    found = list(words.hits(text, words.banned()))
+    assert [(line, word) for line, word, _ in found] == [
+        (1, "world"),
+        (2, "actors"),
+        (2, "MOST_SEEN"),
+    ]
+    assert found[0][2] == "network model"
