@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import yaml
 
-from frozen import compare, drawn, examples, kept, presets, reference, run
+from frozen import compare, drawn, examples, kept, presets, references, run
 from frozen.cases import ROOT, SIMULATE, Case
 from frozen.trees import Renames
 
@@ -61,7 +61,7 @@ def main(typed: Sequence[str] | None = None) -> int:
 
 def _write(given: argparse.Namespace, room: Path) -> int:
     records = _run(_cases(given, room, drawing=True), given)
-    head = {"commit": _commit(), "reference": reference.folder() is not None}
+    head = {"commit": _commit(), "reference": references.folder() is not None}
     kept.write(given.file, head, records)
     size = given.file.stat().st_size / 1e6
     print(f"{len(records):,} cases in {given.file} ({size:.1f} MB), commit {head['commit']}")
@@ -97,7 +97,7 @@ def _tell(
     gone = [name for name in before if name not in records]
     if given.only is not None:
         gone = [name for name in gone if re.search(given.only, name)]
-    if reference.folder() is None:
+    if references.folder() is None:
         gone = [name for name in gone if not name.startswith("reference/")]
     found = {
         name: list(compare.differences(before[name], record, renames))
@@ -125,11 +125,11 @@ def _tell(
 def _cases(given: argparse.Namespace, room: Path, *, drawing: bool) -> Iterator[Case]:
     """Those asked for, those that take longest first."""
     found = [*examples.cases(), *presets.cases()]
-    place = reference.folder()
+    place = references.folder()
     if place is None:
         print(NOT_HERE)
     else:
-        found += reference.cases(place, room)
+        found += references.cases(place, room)
     if drawing and any(given.only is None or re.search(given.only, name) for name in drawn.NAMES):
         found += drawn.cases()
     yield from (case for case in found if given.only is None or re.search(given.only, case.name))

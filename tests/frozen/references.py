@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -15,33 +14,33 @@ from pathlib import Path
 
 import yaml
 
+import reference
 from frozen.cases import ROOT, Case
 
 JOBS = ("collective", "workload", "traffic")
 
 
 def folder() -> Path | None:
-    """The reference: $ALLRAIL_REFERENCE, or beside the project; None if there is none."""
-    named = os.environ.get("ALLRAIL_REFERENCE")
-    found = Path(named) if named else ROOT.parent / "shared" / "reference"
+    """The reference as all tests find it; None if it is not there."""
+    found = reference.folder()
     return found.resolve() if found.is_dir() else None
 
 
-def cases(reference: Path, room: Path) -> Iterator[Case]:
+def cases(place: Path, room: Path) -> Iterator[Case]:
     """All of them.
 
     Args:
-        reference: The folder.
+        place: The folder.
         room: An empty folder, for what is unpacked.
     """
-    for one in sorted((reference / "field").glob("*/")):
+    for one in sorted((place / "field").glob("*/")):
         yield from _field(one)
-    for table in sorted((reference / "nccl").glob("*.txt")):
+    for table in sorted((place / "nccl").glob("*.txt")):
         yield Case(f"reference/nccl/{table.stem}", _of_table(table.name), copied=(table,))
-    for place, graph in enumerate(sorted((reference / "graphs").glob("**/*.json"))):
-        yield _graph(graph, place)
-    yield from _astra_sim(reference / "astra-sim")
-    yield from _random(reference / "astra-sim" / "random.tar.gz", room)
+    for number, graph in enumerate(sorted((place / "graphs").glob("**/*.json"))):
+        yield _graph(graph, number)
+    yield from _astra_sim(place / "astra-sim")
+    yield from _random(place / "astra-sim" / "random.tar.gz", room)
 
 
 def _of_table(name: str) -> tuple[tuple[str, ...], ...]:
