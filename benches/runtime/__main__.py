@@ -29,6 +29,7 @@ import engine  # noqa: E402
 import exchange  # noqa: E402
 import fabric as fabrics  # noqa: E402
 import loop  # noqa: E402
+import names  # noqa: E402
 import small  # noqa: E402
 import steps  # noqa: E402
 import torch._dynamo  # noqa: E402 - else `DistributedDataParallel` imports it in every worker
@@ -89,6 +90,7 @@ def _rows() -> dict[str, Row]:
         rows[f"small-{name}"] = lambda _, size, name=name: small.run(name, blocks=4 * size.blocks)
     rows["tune"] = lambda _, size: tune.run(blocks=size.blocks, steps=size.steps)
     rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)
+    rows["names"] = lambda _, size: names.run(quick=size.quick)
     rows["backend-ddp"] = _backend("training")
     rows["backend-calls"] = _backend("calls")
     rows["engine"] = lambda fabric, size: engine.run(fabric, steps=size.steps)
@@ -105,8 +107,8 @@ def main() -> None:
     unknown = [name for name in options.rows if name not in rows]
     if unknown:
         parser.error(f"there is no row `{unknown[0]}`; rows are {', '.join(rows)}")
-    names = options.rows or list(rows)
-    shaped = [name for name in names if not name.startswith("small-")]
+    asked = options.rows or list(rows)
+    shaped = [name for name in asked if not name.startswith(("small-", "names"))]
     fabric = None
     if shaped:
         if reason := why_not():
@@ -115,7 +117,7 @@ def main() -> None:
         print(f"# {fabric}", flush=True)
     print(head(), flush=True)
     found: list[Figure] = []
-    for name in names:
+    for name in asked:
         figures = rows[name](fabric, Size(quick=options.quick))
         found += figures
         for figure in figures:

@@ -76,7 +76,7 @@ NAMES = {
 
 
 def test_the_table_is_read_whole():
-    assert len(ROWS) == TABLE.count("hint: ") == TABLE.count(">>> ") == 29
+    assert len(ROWS) == TABLE.count("hint: ") == TABLE.count(">>> ") == 31
 
 
 def mistake(rank, done):

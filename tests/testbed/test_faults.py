@@ -306,8 +306,14 @@ def test_a_process_meets_the_store_once():
 
 
 OTHERS = {
-    "shape": ({"shape": (41,)}, "`weight`: rank . has sent rank . (.|\n)*shape differs"),
-    "dtype": ({"dtype": torch.float64}, "`weight`: rank . has sent rank . (.|\n)*dtype differs"),
+    "shape": (
+        {"shape": (41,)},
+        "`weight` differs between ranks: rank . calls (.|\n)*elements with layout",
+    ),
+    "dtype": (
+        {"dtype": torch.float64},
+        "`weight` differs between ranks: rank . calls (.|\n)*float64",
+    ),
     "name": ({"name": "bias"}, "rank . has sent rank . (.|\n)*no tensor with key"),
     "plan": ({"partition": "8 KiB"}, "`partition`: rank 1 has `8 KiB`, rank 0 has `4 MiB`"),
 }

@@ -202,6 +202,88 @@ def test_what_is_refused_is_refused_on_every_rank_and_the_group_goes_on(on_ranks
         assert "not supported by allrail; use " in one[name], one[name]
 
 
+def sized(rank, ranks, n, dtype, group):
+    """Each collective, with parts of `n` elements: by the word that an error must have."""
+
+    def ones(size=n):
+        return torch.ones(size, dtype=dtype)
+
+    def parts():
+        return [ones() for _ in range(ranks)]
+
+    maximum, group = dist.ReduceOp.MAX, {"group": group}
+    of_root = parts() if rank == 0 else None
+    yield "all_reduce", lambda: dist.all_reduce(ones(), **group)
+    yield "all_reduce (max)", lambda: dist.all_reduce(ones(), maximum, **group)
+    yield "all_reduce (average)", lambda: dist.all_reduce(ones(), dist.ReduceOp.AVG, **group)
+    yield "reduce", lambda: dist.reduce(ones(), 0, **group)
+    yield "broadcast", lambda: dist.broadcast(ones(), 0, **group)
+    yield "all_gather", lambda: dist.all_gather(parts(), ones(), **group)
+    yield "all_gather", lambda: dist.all_gather_into_tensor(ones(n * ranks), ones(), **group)
+    yield "reduce_scatter", lambda: dist.reduce_scatter(ones(), parts(), **group)
+    yield "reduce_scatter (max)", lambda: dist.reduce_scatter(ones(), parts(), maximum, **group)
+    yield "gather", lambda: dist.gather(ones(), of_root, 0, **group)
+    yield "scatter", lambda: dist.scatter(ones(), of_root, 0, **group)
+    yield (
+        "all_to_all",
+        lambda: dist.all_to_all_single(ones(n * ranks), ones(n * ranks), **group),
+    )
+    yield "all_to_all", lambda: dist.all_to_all(parts(), parts(), **group)
+
+
+ODD = {
+    "more": (4, 6, torch.float32, torch.float32),
+    "none": (4, 0, torch.float32, torch.float32),
+    "another type": (4, 4, torch.float32, torch.int32),
+    "a type that is only moved": (8, 8, torch.uint8, torch.bool),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_rank_with_another_size_or_type_ends_in_one_error_that_names_the_operation(on_ranks, odd):
+    """Every collective: an error on every rank, with what both ranks call; never other numbers."""
+    ranks = 3
+    theirs, ours, their_type, our_type = ODD[odd]
+
+    def body(rank):
+        begin()
+        said = []
+        kinds = [word for word, _ in sized(rank, ranks, 1, torch.float32, None)]
+        for number, word in enumerate(kinds):
+            if our_type is torch.bool and "reduce" in word:
+                continue  # some are refused before ranks meet
+            group = dist.new_group()
+            n, dtype = (ours, our_type) if rank == ranks - 1 else (theirs, their_type)
+            call = list(sized(rank, ranks, n, dtype, group))[number][1]
+            begun = time.monotonic()
+            try:
+                call()
+                dist.barrier(group=group)
+                text = "nothing was raised"
+            except (ValueError, RuntimeError) as error:
+                text = str(error)
+            said.append((word, text, time.monotonic() - begun))
+        return said
+
+    for answers in zip(*on_ranks(body, ranks=ranks, group=False), strict=True):
+        texts = [text for _, text, _ in answers]
+        for word, text, seconds in answers:
+            of_sizes = text.startswith("`all_to_all`: rank ")
+            assert f"calls {word} of " in text or (of_sizes and word == "all_to_all"), texts
+            # The second half of an exchange with sizes has a name of the first.
+            assert "rank 2" in text, texts
+            assert of_sizes or text.startswith(("call 0 differs between", "`0>` differs")), texts
+            if of_sizes:
+                assert f"sends {theirs} elements to rank 2, which receives {ours}" in text, texts
+            elif theirs != ours:
+                for count in (theirs, ours):
+                    assert f"of {count} element" in text, texts
+            else:
+                names = [str(one).removeprefix("torch.") for one in (their_type, our_type)]
+                assert all(f"of {name}" in text for name in names), texts
+            assert seconds < 60, text
+
+
 def test_types_that_the_engine_cannot_sum_are_reduced_as_gloo_does(on_ranks):
     def body(rank, backend):
         begin(backend)

@@ -6,13 +6,14 @@
 //! - [`stage_run`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
 //! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame
 //!   is whose, which may be combined now, and the elements that it carries; [`signature_hash`]: what an
-//!   operation is, in 8 bytes of every frame.
+//!   operation is, in 8 bytes of every frame, and [`asked`] for.
 //! - [`engine`]: one rank's whole decision, from a tensor that is submitted to a stage that runs:
 //!   coordinator, tensor scheduler and executor.
 //!
 //! Nothing here reads a clock, starts a thread or opens a file, and a mistake of a caller or of a peer
 //! is an error ([`Broken`]), never a panic. Everything is `Send`.
 
+pub mod asked;
 pub mod chunk_run;
 mod closed;
 pub mod engine;
@@ -25,6 +26,7 @@ pub mod signature_hash;
 pub mod stage_run;
 pub mod stages;
 
+pub use asked::Asked;
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
 pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
-use allrail_engine::Dtype;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{
     CallOf, Launch as RustLaunch, Node as RustNode, Registered, RuntimeError, Settings,
 };
@@ -17,6 +17,7 @@ use allrail_simulate::error::Report;
 use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use serde_json::json;
 
 use crate::memory::{Kept, Memory};
@@ -28,6 +29,9 @@ create_exception!(
     PyRuntimeError,
     "The end of a job; `args[0]` is JSON with `kind`, `rank`, `tensor`, `what` and `hint`."
 );
+
+/// What a caller has asked for: word, reduction, dtype and sizes, as [`Asked`] has them.
+type AskedFor = (PyBackedStr, PyBackedStr, PyBackedStr, Vec<u64>);
 
 /// How often signals are looked for.
 const SLICE: Duration = Duration::from_millis(100);
@@ -208,7 +212,7 @@ impl Node {
         self.released(py, (key, generation), in_slices(py, timeout, ask))
     }
 
-    #[pyo3(signature = (kind, memory, dtype, *, priority=0, root=0, name=None))]
+    #[pyo3(signature = (kind, memory, dtype, *, priority=0, root=0, name=None, asked=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
     fn call(
         &self,
@@ -219,13 +223,21 @@ impl Node {
         priority: i64,
         root: u32,
         name: Option<&str>,
+        asked: Option<AskedFor>,
     ) -> PyResult<u64> {
         let operation = Operation::ALL.into_iter().find(|one| one.to_string() == kind);
         let operation = operation.ok_or_else(|| unknown("kind", kind, Operation::ALL))?;
         let dtype_named = Dtype::named(dtype);
         let names = Dtype::ALL.map(Dtype::name);
         let dtype = dtype_named.ok_or_else(|| unknown("dtype", dtype, names))?;
-        let call = CallOf { operation, root, dtype, priority, name };
+        let asked =
+            asked.as_ref().map_or_else(Asked::default, |(word, reduction, dtype, sizes)| Asked {
+                word,
+                reduction,
+                dtype,
+                sizes,
+            });
+        let call = CallOf { operation, root, dtype, priority, name, asked };
         let (at, width) = (memory.get(), u64::from(call.dtype.width()));
         let elements = at.bytes() as u64 / width;
         // SAFETY: these elements lie in the memory, which is kept below; else as for a registered tensor.

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
-use allrail_engine::Dtype;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{CallOf, Node, Settings};
 use serde_json::json;
 
@@ -115,7 +115,14 @@ fn run(rank: u32, sizes: &[u32], rounds: usize) -> Result<(), Failed> {
                 let mut calls = Vec::new();
                 for tensor in &mut tensors {
                     let (operation, dtype) = (Operation::AllReduce, Dtype::Float32);
-                    let call = CallOf { operation, root: 0, dtype, priority: 0, name: None };
+                    let call = CallOf {
+                        operation,
+                        root: 0,
+                        dtype,
+                        priority: 0,
+                        name: None,
+                        asked: Asked::default(),
+                    };
                     // SAFETY: the tensor is not touched until the call is over, below.
                     calls.push(unsafe { node.call(&call, tensor.as_mut_ptr().cast(), elements)? });
                 }

@@ -130,7 +130,8 @@ impl FaultKind {
             }
             Self::Left => "every rank must submit the same tensors as often before it closes",
             Self::Differs => {
-                "every rank must submit the same tensors, of the same types and shapes"
+                "every rank makes the same calls in the same order, with the same sizes and types: print them on \
+                 these two ranks before this one"
             }
             Self::BadFrame => {
                 "every rank must submit the same tensors, of the same names, types and shapes, in the \

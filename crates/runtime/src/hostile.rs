@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
-use allrail_engine::{Dtype, FrameAt, FrameName, SignatureHash};
+use allrail_core::Time;
+use allrail_engine::{Asked, Dtype, FrameAt, FrameName, SignatureHash};
 use allrail_schedule::{Key, OperationName};
 use rustix::event::epoll::EventFlags;
 
@@ -13,6 +14,7 @@ use crate::checksum::crc32c;
 use crate::frame::{HEADER, Header, VERSION};
 use crate::port::link::Link;
 use crate::rendezvous::Listening;
+use crate::settings::Timeouts;
 use crate::settings::tests::local;
 use crate::{CallOf, Fault, FaultKind, Node, Registered, Settings};
 
@@ -59,13 +61,19 @@ fn with_peer(link: (bool, bool)) -> (Node, End, End) {
     with_checked_peer(link, true)
 }
 
-fn with_checked_peer((shared_memory, tls): (bool, bool), checked: bool) -> (Node, End, End) {
+fn with_checked_peer(link: (bool, bool), checked: bool) -> (Node, End, End) {
+    with_peer_of(&Settings { frame_checks: checked, ..local(0, &[2]) }, link)
+}
+
+/// With some settings of rank 0; its timeouts and its checks of frames are both ranks'.
+fn with_peer_of(of: &Settings, (shared_memory, tls): (bool, bool)) -> (Node, End, End) {
     let secret = Some("5a".repeat(32));
     let settings = |rank| Settings {
         shared_memory,
         tls,
         secret: secret.clone(),
-        frame_checks: checked,
+        frame_checks: of.frame_checks,
+        timeouts: of.timeouts,
         ..local(rank, &[2])
     };
     let (node, settings) = (Node::bind(settings(0)).expect("a port"), settings(1));
@@ -135,6 +143,39 @@ fn frames_that_cannot_be_name_their_sender() {
         let fault = fault(&node);
         assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{wanted}: {fault}");
         assert!(fault.what.contains(wanted), "{wanted}: {fault}");
+    }
+}
+
+/// A frame of a call that this rank has not begun, and its sender has not: it may come yet, so it is kept. Whatever
+/// waits meanwhile says of it, and the sender is named.
+#[test]
+fn a_frame_of_a_future_call_is_named_with_its_sender_where_something_waits() {
+    for link in LINKS {
+        let second = || Time::from_us(1_000_000);
+        let timeouts = Timeouts { warn: second(), ..Timeouts::default() };
+        let (node, mut data, _control) =
+            with_peer_of(&Settings { timeouts, ..local(0, &[2]) }, link);
+        let (call, mut header) = broadcast();
+        header.name.operation.key = Key::call(7);
+        data.write_all(&frame(&header, &[5, 6, 7], link)).expect("it reads");
+        let mut held = [0u8; 3];
+        // SAFETY: the node is closed before its memory goes.
+        unsafe { node.call(&call, held.as_mut_ptr(), 3) }.expect("it is taken");
+        let end = Instant::now() + Duration::from_secs(30);
+        let text = loop {
+            match node.take_warnings().first() {
+                Some(one) => break one.to_string(),
+                None => assert!(Instant::now() < end, "nobody warns: {:?}", node.report()),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let said = "rank 1 has sent frames of call 7, which this rank has not begun";
+        assert!(
+            text.contains("call 0 (broadcast of 3 elements of uint8)") && text.contains(said),
+            "{text}"
+        );
+        assert_eq!(node.fault(), None, "rank 1 may be ahead");
+        node.close();
     }
 }
 
@@ -236,7 +277,8 @@ fn one_flipped_bit_ends_the_job_and_names_both_ranks() {
 /// A broadcast of three bytes by rank 1, and the header of its frame.
 fn broadcast() -> (CallOf<'static>, Header) {
     let (operation, dtype) = (Operation::Broadcast, Dtype::Uint8);
-    let call = CallOf { operation, root: 1, dtype, priority: 0, name: None };
+    let call =
+        CallOf { operation, root: 1, dtype, priority: 0, name: None, asked: Asked::default() };
     let operation = OperationName { key: Key::call(0), ..OperationName::default() };
     let signature = SignatureHash::new(Operation::Broadcast, 1, "uint8", &[3], &[]);
     let at = FrameAt { stage: 0, step: 0, from: 1, index: 0 };

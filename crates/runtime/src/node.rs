@@ -275,16 +275,21 @@ impl Node {
         elements: u64,
     ) -> Result<u64, RuntimeError> {
         self.check_process()?;
-        let CallOf { operation, root, dtype, priority, name } = call;
-        let (operation, root, dtype, priority) = (*operation, *root, *dtype, *priority);
+        let CallOf { operation, dtype, priority, name, .. } = *call;
         // SAFETY: as the caller promises.
         let memory = unsafe { memory_at(pointer, elements, dtype)? };
-        let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
-        let call =
-            engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
+        let call = engine::Call {
+            operation,
+            root: call.root_of_plan(),
+            dtype: dtype.name(),
+            shape: &[elements],
+            width: dtype.width(),
+            priority,
+            signature: call.signature(elements),
+        };
         loop {
             let made =
-                self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory));
+                self.shared.change(Me::Caller, |state| state.call((&call, name), dtype, memory));
             let Err(RuntimeError::Engine(Broken::Undecided { name })) = &made else { return made };
             // Peers answer whatever their callers do, so this takes a round trip.
             self.shared.wait(Duration::MAX, |state| (!state.is_undecided(name)).then_some(()));

@@ -6,8 +6,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::Time;
-use allrail_engine::Dtype;
 use allrail_engine::engine::{Action, Event};
+use allrail_engine::{Dtype, SignatureHash};
 use allrail_schedule::Key;
 
 /// Something that happened on a node.
@@ -38,6 +38,8 @@ pub enum What {
         elements: u64,
         /// The highest goes first.
         priority: i64,
+        /// What ranks compare, where that is more than the above says.
+        signature: Option<SignatureHash>,
     },
     /// The engine was asked what runs now. Left out where nothing did.
     Settled,

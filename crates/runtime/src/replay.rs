@@ -61,7 +61,7 @@ pub fn replay(engine: &mut Engine, records: &[Record]) -> Result<usize, Box<Diff
     for (place, Record { at, what }) in records.iter().enumerate() {
         let taken = match what {
             What::Told(event) => engine.on(*at, event.clone(), &mut wants),
-            What::Called { name, operation, root, dtype, elements, priority } => {
+            What::Called { name, operation, root, dtype, elements, priority, signature } => {
                 let call = engine::Call {
                     operation: *operation,
                     root: *root,
@@ -69,6 +69,7 @@ pub fn replay(engine: &mut Engine, records: &[Record]) -> Result<usize, Box<Diff
                     shape: &[*elements],
                     width: dtype.width(),
                     priority: *priority,
+                    signature: *signature,
                 };
                 let made = match name {
                     None => engine.call(*at, &call, &mut wants),

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use allrail_collective::Operation;
-use allrail_engine::Dtype;
 use allrail_engine::engine::Registration;
+use allrail_engine::{Asked, Dtype, SignatureHash};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::{Key, OperationName};
 
@@ -51,7 +51,7 @@ impl Registered {
 pub struct CallOf<'a> {
     /// Of which kind.
     pub operation: Operation,
-    /// Of a broadcast: whose buffer all get. 0 for others.
+    /// Of a broadcast: whose buffer all get. Of others 0, or the root of what was asked.
     pub root: u32,
     /// The type of its elements.
     pub dtype: Dtype,
@@ -59,6 +59,28 @@ pub struct CallOf<'a> {
     pub priority: i64,
     /// What it is called on every rank. Only with the setting `named_calls`.
     pub name: Option<&'a str>,
+    /// What it carries out, where that is not the kind itself, or elements of another type.
+    pub asked: Asked<'a>,
+}
+
+impl CallOf<'_> {
+    /// The root that its messages depend on.
+    pub(crate) fn root_of_plan(&self) -> u32 {
+        let of_asked = self.asked != Asked::default() && self.operation != Operation::Broadcast;
+        if of_asked { 0 } else { self.root }
+    }
+
+    /// What ranks compare of it, where that is more than its kind and its elements.
+    pub(crate) fn signature(&self, elements: u64) -> Option<SignatureHash> {
+        if self.asked == Asked::default() {
+            return None;
+        }
+        let dtype = if self.asked.dtype.is_empty() { self.dtype.name() } else { self.asked.dtype };
+        let asked = Asked { dtype, ..self.asked };
+        let elements = asked.elements(elements.saturating_mul(u64::from(self.dtype.width())));
+        let shape = if asked.sizes.is_empty() { &[elements][..] } else { asked.sizes };
+        Some(SignatureHash::of_asked(self.operation, self.root, &asked, shape))
+    }
 }
 
 /// A stage of one chunk, to be run by the group of its dimension.

@@ -30,7 +30,7 @@ from allrail.runtime.arrays import COMBINED, View, made_like, view_of, was_writt
 from allrail.runtime.environment import place_of
 from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
 from allrail.runtime.messages import Message, Messages
-from allrail.runtime.nodes import Calls, Memory, settings_of_group
+from allrail.runtime.nodes import Asked, Calls, Memory, settings_of_group
 from allrail.runtime.partial import MOST_BEHIND, PartialAverages
 from allrail.runtime.uneven import Uneven
 
@@ -66,6 +66,8 @@ _NAMES = 1024
 
 _A_MOMENT = 5.0
 """So long at most a thread takes to end whose operation is over, s."""
+
+_NOTHING_ELSE = Asked()
 
 _made = 0
 
@@ -230,9 +232,11 @@ class Communicator:
         if op in COMBINED:
             every, _ = self._room(array, view)
             combine = partial(into.combine, every, op)
-            return self._begin("all_gather", _moved(every), finish, combine, name, priority)
+            asked = Asked("all_reduce", op, view.dtype)
+            return self._begin("all_gather", _moved(every), finish, combine, name, priority, asked)
         after = (lambda: into.divide(self.ranks)) if op == "average" else None
-        return self._begin("all_reduce", into.memory(), finish, after, name, priority)
+        asked = Asked(reduction="" if op == "sum" else op)
+        return self._begin("all_reduce", into.memory(), finish, after, name, priority, asked)
 
     def reduce_scatter(
         self,
@@ -260,14 +264,16 @@ class Communicator:
         part, finish = made_like(array, view, (rows, *view.shape[1:]))
         if op in COMBINED:
             combine = partial(part.combine, whole, op)
-            return self._begin("all_to_all", _moved(whole), finish, combine, name, priority)
+            asked = Asked("reduce_scatter", op, view.dtype)
+            return self._begin("all_to_all", _moved(whole), finish, combine, name, priority, asked)
 
         def after() -> None:
             part.copy_from(whole, start=self.rank * part.nbytes, nbytes=part.nbytes)
             if op == "average":
                 part.divide(self.ranks)
 
-        return self._begin("reduce_scatter", whole.memory(), finish, after, name, priority)
+        asked = Asked(reduction="" if op == "sum" else op)
+        return self._begin("reduce_scatter", whole.memory(), finish, after, name, priority, asked)
 
     def all_gather(
         self, array: Any, *, uneven: bool = False, name: str | None = None, priority: int = 0
@@ -289,7 +295,8 @@ class Communicator:
         if uneven:
             return self._begin_uneven(array, name, priority)
         every, finish = self._room(array, view)
-        return self._begin("all_gather", _moved(every), finish, None, name, priority)
+        asked = _moves(view)
+        return self._begin("all_gather", _moved(every), finish, None, name, priority, asked)
 
     def gather(
         self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
@@ -309,7 +316,8 @@ class Communicator:
         view = view_of(array)
         every, finish = self._room(array, view)
         finish = finish if self.rank == root else _none
-        return self._begin("all_gather", _moved(every), finish, None, name, priority)
+        asked = Asked("gather", dtype=view.dtype)
+        return self._begin("all_gather", _moved(every), finish, None, name, priority, asked, root)
 
     def scatter(
         self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
@@ -334,7 +342,8 @@ class Communicator:
         part, finish = made_like(array, view, (rows, *view.shape[1:]))
         start = self.rank * part.nbytes
         after = partial(part.copy_from, whole, start=start, nbytes=part.nbytes)
-        return self._begin("broadcast", _moved(whole), finish, after, name, priority, root)
+        asked = Asked("scatter", dtype=view.dtype)
+        return self._begin("broadcast", _moved(whole), finish, after, name, priority, asked, root)
 
     def send(self, array: Any, *, to: int, tag: int = 0) -> Handle:
         """Send an array to one rank, which receives it.
@@ -385,7 +394,8 @@ class Communicator:
         self._check_rank(root, "root")
         view = view_of(array)
         into, finish = self._in_place(array, view)
-        return self._begin("broadcast", _moved(into), finish, None, name, priority, root)
+        asked = _moves(view)
+        return self._begin("broadcast", _moved(into), finish, None, name, priority, asked, root)
 
     def all_to_all(self, array: Any, *, name: str | None = None, priority: int = 0) -> Handle:
         """Send each rank its part of the first axis.
@@ -402,11 +412,13 @@ class Communicator:
         self._rows(view)
         into, finish = made_like(array, view, view.shape)
         into.copy_from(view, nbytes=view.nbytes)
-        return self._begin("all_to_all", _moved(into), finish, None, name, priority)
+        asked = _moves(view)
+        return self._begin("all_to_all", _moved(into), finish, None, name, priority, asked)
 
     def barrier(self) -> None:
         """Return when all ranks have come here."""
-        self.all_reduce(bytearray(1)).wait()
+        memory = view_of(bytearray(1)).memory()
+        self._begin("all_reduce", memory, _none, None, None, 0, Asked("barrier")).wait()
 
     def close(self) -> None:
         """Wait for all operations that were begun, and leave. Again, it does nothing."""
@@ -443,10 +455,18 @@ class Communicator:
         after: Callable[[], None] | None,
         name: str | None,
         priority: int,
+        asked: Asked,
         root: int = 0,
     ) -> Handle:
         self._check_call(name, priority)
-        ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
+        ticket = self._calls.begin(
+            kind,
+            memory,
+            root=root,
+            priority=priority,
+            name=name,
+            asked=None if asked == _NOTHING_ELSE else asked,
+        )
         wait = partial(self._calls.wait, ticket)
         handle = Handle(wait, self._timeout, name or f"{kind} {ticket}", finish, after)
         self._open[ticket] = handle
@@ -463,8 +483,12 @@ class Communicator:
             self._uneven[name] = (number + 1) % _NAMES
         base = f"{'unnamed all_gather' if name is None else name} (rows {number})"
 
-        def begin(kind: str, memory: Memory, root: int, name: str | None) -> int:
-            return self._calls.begin(kind, memory, root=root, priority=priority, name=name)
+        def begin(
+            kind: str, memory: Memory, root: int, name: str | None, asked: Asked | None = None
+        ) -> int:
+            return self._calls.begin(
+                kind, memory, root=root, priority=priority, name=name, asked=asked
+            )
 
         place = (self.rank, self.ranks)
         gather = Uneven(self._calls, begin, _moved, array, name=name, base=base, place=place)
@@ -683,6 +707,11 @@ def _none() -> None:
 def _moved(view: View) -> Memory:
     """Memory that is only moved; where elements could be summed, ranks compare their type."""
     return view.memory(in_bytes=view.dtype not in SUMMED)
+
+
+def _moves(view: View) -> Asked:
+    """What ranks compare of memory that is only moved: the type of what counts as bytes there."""
+    return Asked(dtype="" if view.dtype in SUMMED else view.dtype)
 
 
 def _alike(said: list[list[Any]]) -> None:

@@ -13,6 +13,7 @@ import os
 import time
 import warnings
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -206,6 +207,24 @@ class Memory(NamedTuple):
     dtype: str
 
 
+class Asked(NamedTuple):
+    """What a caller has asked for, where it is carried out as something else.
+
+    Ranks compare it, and an error names it: its words are those of `crates/engine/src/asked.rs`.
+
+    Attributes:
+        word: Such as `gather`, which is carried out as an all-gather; empty for the kind itself.
+        reduction: By what elements are combined, such as `max`; empty for a sum, or none.
+        dtype: The type of its elements, where they travel as bytes; else empty.
+        sizes: How many elements each rank's part has, where they differ; else empty.
+    """
+
+    word: str = ""
+    reduction: str = ""
+    dtype: str = ""
+    sizes: Sequence[int] = ()
+
+
 class Calls:
     """A node for operations that are not registered.
 
@@ -233,6 +252,7 @@ class Calls:
         root: int = 0,
         priority: int = 0,
         name: str | None = None,
+        asked: Asked | None = None,
     ) -> int:
         """Begin an operation in place; return its ticket.
 
@@ -242,6 +262,7 @@ class Calls:
             root: Of a broadcast: whose memory all get.
             priority: Of several that wait for a link, the highest goes first.
             name: What it is called on all ranks.
+            asked: What the caller has asked for, where that is more than `kind` and `memory` say.
         """
         with as_ours:
             ticket = self._node.call(
@@ -251,6 +272,7 @@ class Calls:
                 root=root,
                 priority=priority,
                 name=name,
+                asked=asked,
             )
         self._held[ticket] = memory.held
         return ticket

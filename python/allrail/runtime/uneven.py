@@ -14,16 +14,24 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from allrail.errors import InputError
 from allrail.runtime.arrays import View, made_like, view_of
-from allrail.runtime.nodes import Calls, Memory
+from allrail.runtime.nodes import Asked, Calls, Memory
 
-Begin = Callable[[str, Memory, int, str | None], int]
-"""Begins an operation of a kind in a memory, with a root and a name; returns its ticket."""
+
+class Begin(Protocol):
+    """Begins an operation of a kind in a memory, with a root and a name; returns its ticket."""
+
+    def __call__(
+        self, kind: str, memory: Memory, root: int, name: str | None, asked: Asked | None = None
+    ) -> int:
+        """Begin one."""
+
+
 Moved = Callable[[View], Memory]
 
 
@@ -61,7 +69,8 @@ class Uneven:
         self._rank, self._ranks = place
         self._said = np.zeros((self._ranks, 2), np.int64)
         self._said[self._rank] = _first(self._view), _row(self._view)
-        self._sizes = begin("all_gather", view_of(self._said).memory(in_bytes=True), 0, name)
+        said = view_of(self._said).memory()
+        self._sizes = begin("all_gather", said, 0, name, Asked("uneven all_gather"))
         self._tickets: list[int] = []
         self._finish: Callable[[], Any] = lambda: None
         self._error: Exception | None = None

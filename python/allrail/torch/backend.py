@@ -26,7 +26,7 @@ from allrail.runtime.job import find_job, job_of_all, patience_of
 from allrail.runtime.messages import Messages
 from allrail.runtime.nodes import Calls, settings_of_group
 from allrail.torch import collectives, devices, futures, monitored, operations, peers, work
-from allrail.torch.collectives import SUM, Collectives, op_of, rows_of
+from allrail.torch.collectives import Collectives, op_of, rows_of
 from allrail.torch.devices import Others, by_device
 from allrail.torch.futures import Follower
 from allrail.torch.monitored import Monitored
@@ -282,13 +282,13 @@ class Group(dist.ProcessGroup):
     ) -> Work:
         """Collect every rank's tensor on one."""
         outs = outputs[0] if self._rank == opts.rootRank else None
-        return Work(self._do.gather(outs, tensors[0]), outputs, self, "gather")
+        return Work(self._do.gather(outs, tensors[0], opts.rootRank), outputs, self, "gather")
 
     @by_device
     def gather_single(self, output: Any, tensor: torch.Tensor, opts: Any) -> Work:
         """Collect them in one tensor, on one rank."""
         outs = rows_of(output, self._size) if self._rank == opts.rootRank else None
-        return Work(self._do.gather(outs, tensor), [output], self, "gather")
+        return Work(self._do.gather(outs, tensor, opts.rootRank), [output], self, "gather")
 
     gather_into_tensor = gather_single
 
@@ -337,7 +337,7 @@ class Group(dist.ProcessGroup):
         """Return, once waited for, when all ranks have come here."""
         seconds = None if opts is None else opts.timeout.total_seconds()
         limit = seconds if seconds is not None and seconds > 0 else None
-        return Work(self._do.all_reduce(torch.zeros(1), SUM), [], self, "barrier", limit)
+        return Work(self._do.barrier(), [], self, "barrier", limit)
 
     def monitored_barrier(
         self,

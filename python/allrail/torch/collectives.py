@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from allrail.errors import InputError
-from allrail.runtime.nodes import Calls
+from allrail.runtime.nodes import Asked, Calls
 from allrail.torch.futures import name_here
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.operations import Call, Chain, Nothing, Operation, Several
@@ -47,6 +47,17 @@ _PAIRWISE: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     Op.BOR: torch.bitwise_or,
     Op.BXOR: torch.bitwise_xor,
 }
+_REDUCTIONS = {
+    Op.SUM: "",
+    Op.AVG: "average",
+    Op.PRODUCT: "product",
+    Op.MIN: "min",
+    Op.MAX: "max",
+    Op.BAND: "and",
+    Op.BOR: "or",
+    Op.BXOR: "xor",
+}
+"""As `crates/engine/src/asked.rs` has them."""
 _BITWISE = (Op.BAND, Op.BOR, Op.BXOR)
 
 After = Callable[[], None] | None
@@ -76,26 +87,32 @@ class Collectives:
         """Reduce over all ranks, in place."""
         tensor = checked(tensor.detach() if tensor.requires_grad else tensor)
         if op is not SUM or tensor.dtype not in _SUMMED:
-            return self._all_reduce(tensor, op)
-        buffer = tensor.contiguous()
+            return self._all_reduce(tensor, op, "all_reduce")
+        buffer = dense(tensor)
         if buffer is tensor:
             return self._call("all_reduce", buffer)
         return self._call("all_reduce", buffer, partial(copy_all, [tensor], [buffer]))
 
-    def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
+    def _all_reduce(self, tensor: torch.Tensor, op: Any, word: str, root: int = 0) -> Operation:
         _check_reduction(tensor, op)
+        asked = Asked(word, _REDUCTIONS[op], name_of(tensor.dtype))
         if op in (SUM, Op.AVG) and (tensor.is_complex() or tensor.dtype in _SUMMED):
-            tensor = _real(tensor)
-            buffer = tensor.contiguous()
+            buffer = dense(tensor)
             after = partial(_divide_into, tensor, buffer, self._size if op == Op.AVG else 1)
-            return self._call("all_reduce", buffer, after)
-        every = [torch.empty_like(tensor) for _ in range(self._size)]
-        return self.all_gather(every, tensor, lambda: _combine(tensor, every, op))
+            return self._call("all_reduce", _real(buffer), after, root, asked=asked)
+        every = tensor.new_empty((self._size, *tensor.shape))
+        every[self._rank].copy_(tensor)
+        after = partial(_combine, tensor, list(every), op)
+        return self._call("all_gather", every, after, root, asked=asked)
+
+    def barrier(self) -> Operation:
+        """Be over when all ranks have come here."""
+        return self._call("all_reduce", torch.zeros(1), asked=Asked("barrier"))
 
     def reduce(self, tensor: torch.Tensor, op: Any, root: int) -> Operation:
         """Reduce to one rank; the others' tensors stay as they are."""
-        copy = checked(tensor.detach()).clone()
-        operation = self.all_reduce(copy, op)
+        copy = dense(checked(tensor.detach())).clone(memory_format=torch.contiguous_format)
+        operation = self._all_reduce(copy, op, "reduce", root)
         if self._rank != root:
             return operation
         return Several([operation], partial(copy_all, [tensor], [copy]))
@@ -122,29 +139,35 @@ class Collectives:
         _check_reduction(output, op)
         _check_alike(output, parts, "input")
         longest = max(part.numel() for part in parts)
+        sizes = [part.numel() for part in parts]
+        asked = Asked(
+            "reduce_scatter",
+            _REDUCTIONS[op],
+            name_of(output.dtype),
+            sizes if len(set(sizes)) > 1 else (),
+        )
         if op in (SUM, Op.AVG) and (output.is_complex() or output.dtype in _SUMMED):
             output = _real(output)
             rows = output.new_zeros((self._size, longest * (2 if parts[0].is_complex() else 1)))
             for row, part in zip(rows, parts, strict=True):
-                flat = _real(part.detach()).reshape(-1)
+                flat = _real(dense(part.detach())).reshape(-1)
                 row[: flat.numel()].copy_(flat)
             mine = rows[self._rank][: output.numel()].view(output.shape)
             by = self._size if op == Op.AVG else 1
-            return self._call("reduce_scatter", rows, partial(_divide_into, output, mine, by))
+            after = partial(_divide_into, output, mine, by)
+            return self._call("reduce_scatter", rows, after, asked=asked)
         every = [torch.empty_like(output) for _ in range(self._size)]
         after = partial(_combine, output, every, op)
-        return self._exchange(every, parts, longest, after)
+        return self._exchange(every, parts, longest, after, asked=asked)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
         """Give all ranks what the root has."""
         tensor = checked(tensor.detach())
-        buffer = tensor.contiguous()
+        buffer = dense(tensor)
         back = None if buffer is tensor else partial(copy_all, [tensor], [buffer])
-        return self._call("broadcast", _bytes(buffer), back, root)
+        return self._call("broadcast", buffer, back, root)
 
-    def all_gather(
-        self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, after: After = None
-    ) -> Operation:
+    def all_gather(self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor) -> Operation:
         """Collect every rank's tensor; all are of one size."""
         tensor = checked(tensor.detach())
         if len(outputs) != self._size or any(one.numel() != tensor.numel() for one in outputs):
@@ -156,18 +179,27 @@ class Collectives:
                 " `all_gather_object`, or pad them to the largest",
             )
         _check_alike(tensor, outputs, "output")
-        return self._gather(outputs, tensor, after)
+        return self._gather(outputs, tensor, None)
 
-    def gather(self, outputs: Sequence[torch.Tensor] | None, tensor: torch.Tensor) -> Operation:
+    def gather(
+        self, outputs: Sequence[torch.Tensor] | None, tensor: torch.Tensor, root: int
+    ) -> Operation:
         """Collect every rank's tensor on the one that has outputs."""
         tensor = checked(tensor.detach())
         outputs = outputs or []
         # Only the root can see this: it takes part all the same, or others would wait in vain.
         wrong = [one for one in outputs if one.numel() != tensor.numel()]
-        return self._gather(outputs, tensor, partial(_refuse_gathered, tensor, wrong))
+        after = partial(_refuse_gathered, tensor, wrong)
+        asked = Asked("gather", dtype=name_of(tensor.dtype))
+        return self._gather(outputs, tensor, after, root, asked)
 
     def _gather(
-        self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, after: After
+        self,
+        outputs: Sequence[torch.Tensor],
+        tensor: torch.Tensor,
+        after: After,
+        root: int = 0,
+        asked: Asked | None = None,
     ) -> Operation:
         every = tensor.new_empty((self._size, *tensor.shape))
         every[self._rank].copy_(tensor)
@@ -178,7 +210,7 @@ class Collectives:
             copy_all(outputs, list(every))
             return None if after is None else after()
 
-        return self._call("all_gather", _bytes(every), deliver)
+        return self._call("all_gather", every, deliver, root, asked=asked)
 
     def scatter(self, output: torch.Tensor, parts: Sequence[torch.Tensor], root: int) -> Operation:
         """Give each rank its own of the root's tensors, all of one size."""
@@ -197,12 +229,18 @@ class Collectives:
             _check_alike(output, parts, "scatter_list")
             copy_all(list(every), parts)
         after = partial(copy_all, [output], [every[self._rank]])
-        return self._call("broadcast", _bytes(every), after, root)
+        asked = Asked("scatter", dtype=name_of(output.dtype))
+        return self._call("broadcast", every, after, root, asked=asked)
 
     def all_to_all(
         self, outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], *, even: bool
     ) -> Operation:
-        """Exchange parts; where sizes may differ, ranks tell each other the largest first."""
+        """Exchange parts; where sizes may differ, ranks compare them first.
+
+        Each tells the others its largest part, and a sum over what it sends and receives, which is
+        nothing over all ranks where every part is awaited in its size. Where it is not, they tell
+        each other all sizes, and all raise the same error: the group goes on.
+        """
         if not len(outputs) == len(tensors) == self._size:
             raise InputError(
                 f"{len(tensors)} parts are sent and {len(outputs)} are received",
@@ -213,11 +251,24 @@ class Collectives:
         longest = max(each.numel() for each in (*outputs, *tensors))
         if even:
             return self._exchange(outputs, tensors, longest)
-        sizes = torch.zeros(self._size, dtype=torch.int64)
-        sizes[self._rank] = longest
-        first = self._call("all_gather", _bytes(sizes))
+        sent, awaited = ([each.numel() for each in parts] for parts in (tensors, outputs))
+        told = torch.zeros((self._size, 2), dtype=torch.int64)
+        told[self._rank, 0] = longest
+        told[self._rank, 1] = _balance(self._rank, sent, awaited)
+        asked = Asked("all_to_all with sizes")
+        first = self._call("all_gather", told, asked=asked)
         name = first.name and f"{first.name}>"
-        return Chain(first, lambda: self._exchange(outputs, tensors, int(sizes.max()), name=name))
+
+        def second() -> Operation:
+            if not int(told[:, 1].sum()):
+                most = int(told[:, 0].max())
+                return self._exchange(outputs, tensors, most, name=name)
+            sizes = torch.zeros((self._size, 2, self._size), dtype=torch.int64)
+            sizes[self._rank] = torch.tensor([sent, awaited])
+            all_sizes = self._call("all_gather", sizes, name=name, asked=asked)
+            return Chain(all_sizes, partial(_refuse_sizes, sizes))
+
+        return Chain(first, second)
 
     def _exchange(
         self,
@@ -226,6 +277,7 @@ class Collectives:
         longest: int,
         after: After = None,
         name: str | None = None,
+        asked: Asked | None = None,
     ) -> Operation:
         """Exchange parts in rows of the size of the longest of all ranks."""
         rows = tensors[0].new_zeros((self._size, longest))
@@ -238,7 +290,7 @@ class Collectives:
             if after is not None:
                 after()
 
-        return self._call("all_to_all", _bytes(rows), deliver, name=name)
+        return self._call("all_to_all", rows, deliver, name=name, asked=asked)
 
     def _call(
         self,
@@ -247,19 +299,31 @@ class Collectives:
         after: After = None,
         root: int = 0,
         name: str | None = None,
+        asked: Asked | None = None,
     ) -> Operation:
-        """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
+        """Begin an operation in place in a contiguous buffer; `after` runs when it is over.
+
+        Of one without elements ranks exchange a byte each, and compare that it has none: or a rank
+        that has some would wait in vain, and the next operations would meet wrongly.
+        """
         calls = self._calls
-        if calls is None or not buffer.numel():
+        if calls is None:
             return Nothing(after)
+        if not buffer.numel():
+            asked = (asked or Asked())._replace(dtype=name_of(buffer.dtype), sizes=(0,))
+            buffer = torch.zeros(self._size, dtype=torch.uint8)
+        in_bytes = buffer.dtype not in _SUMMED
+        if in_bytes and asked is None:
+            asked = Asked(dtype=name_of(buffer.dtype))
+        memory = memory_of(buffer, in_bytes=in_bytes)
         thread = threading.get_ident()
         name = name or name_here(thread)
         if name is not None:
-            ticket = calls.begin(kind, memory_of(buffer), root=root, name=name)
+            ticket = calls.begin(kind, memory, root=root, name=name, asked=asked)
             return Call(calls, ticket, buffer, after, name)
         if self._begun is not None and self._begun[0] != thread:
             self._check_order(kind, calls)
-        ticket = calls.begin(kind, memory_of(buffer), root=root)
+        ticket = calls.begin(kind, memory, root=root, asked=asked)
         self._begun = thread, ticket
         return Call(calls, ticket, buffer, after)
 
@@ -303,6 +367,13 @@ def checked(tensor: torch.Tensor) -> torch.Tensor:
             hint="give `tensor.contiguous()`, as of what `expand` has made",
         )
     return tensor
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy: contiguous, and with its elements as its memory has them."""
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor.contiguous()
 
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
@@ -379,12 +450,34 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(-1).view(torch.uint8) if tensor.numel() else tensor.view(-1)
+def _balance(rank: int, sent: list[int], awaited: list[int]) -> int:
+    """A number for the sizes of what a rank sends and awaits; of all ranks' the sum is 0, mod 2^64.
+
+    Each size, with its sender and receiver, is mixed as by `SplitMix64`, and counted at both ends:
+    where they differ, the sum is 0 by chance once in 2^64.
+    """
+    ranks = torch.arange(len(sent))
+    pairs = torch.stack((rank * len(sent) + ranks, ranks * len(sent) + rank))
+    mixed = pairs * -0x61C8864680B583EB + torch.tensor([sent, awaited]) + 1
+    for shift, by in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1)):
+        mixed = (mixed ^ (mixed >> shift)) * by
+    return int(mixed[0].sum() - mixed[1].sum())
+
+
+def _refuse_sizes(sizes: torch.Tensor) -> Operation:
+    """All ranks see the same, and refuse it alike."""
+    (sender, receiver), *_ = (sizes[:, 0] != sizes[:, 1].t()).nonzero().tolist()
+    sent, awaited = int(sizes[sender, 0, receiver]), int(sizes[receiver, 1, sender])
+    raise InputError(
+        f"rank {sender} sends {sent} elements to rank {receiver}, which receives {awaited}",
+        field="all_to_all",
+        hint="give each rank an output of the size that the other one sends: ranks exchange their"
+        " `input_split_sizes` by an `all_to_all_single` before",
+    )
 
 
 def _divide(tensor: torch.Tensor, by: int) -> torch.Tensor:
-    if tensor.is_floating_point():
+    if tensor.is_floating_point() or tensor.is_complex():
         return tensor.div_(by)
     return tensor.div_(by, rounding_mode="trunc")
 

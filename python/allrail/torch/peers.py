@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 
 from allrail.runtime.messages import Message, Messages
-from allrail.torch.collectives import checked
+from allrail.torch.collectives import checked, dense
 from allrail.torch.memory import memory_of
 
 
 def send(messages: Messages, tensor: torch.Tensor, target: int, tag: int) -> Sent:
     """Send a tensor's elements to a rank."""
-    memory = memory_of(checked(tensor.detach()).contiguous(), in_bytes=True)
+    memory = memory_of(dense(checked(tensor.detach())), in_bytes=True)
     return Sent(messages.send(memory, target, tag), target)
 
 
 def receive(messages: Messages, tensor: torch.Tensor, source: int | None, tag: int) -> Received:
     """Receive a tensor's elements from a rank, or from any."""
     tensor = checked(tensor.detach())
-    buffer = tensor.contiguous()
+    buffer = dense(tensor)
     memory = memory_of(buffer, in_bytes=True)
     return Received(messages.receive(memory, source, tag), tensor, buffer)
 

@@ -156,6 +156,7 @@ impl Job {
             shape: &[PART / 4],
             width: 4,
             priority: 0,
+            signature: None,
         };
         self.events += 1;
         self.engines[rank].call(self.now, &call, &mut self.out).expect("a call that can be");

@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 
 use allrail_collective::Operation;
 use allrail_core::Time;
+use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::messages::Waits;
-use allrail_schedule::coordinate::{Cause, Payload};
 use allrail_schedule::{Key, OperationName};
 
 use super::event::{Action, CallReport, Home};
+use super::named::NamedCalls;
 use super::parts::{Parts, Wanted};
 use super::running::Running;
 use crate::signature_hash::{Differs, SignatureHash};
@@ -41,6 +42,8 @@ pub struct Call<'a> {
     pub width: u32,
     /// Of several that wait for a port, the highest goes first.
     pub priority: i64,
+    /// What ranks compare, where that is more than the above says ([`Asked`](crate::Asked)).
+    pub signature: Option<SignatureHash>,
 }
 
 impl Call<'_> {
@@ -68,8 +71,9 @@ pub(super) struct Calls {
     window: VecDeque<Option<CollectiveId>>,
     /// Of the calls up to the next one.
     signatures: VecDeque<SignatureHash>,
-    /// What was the next one when the timer was set: a call before it has waited since then.
-    asked: Option<u64>,
+    /// What was the next one when the timer was set, and the next of those with a name: a call before it has
+    /// waited since then.
+    asked: Option<(u64, u64)>,
 }
 
 impl Calls {
@@ -150,25 +154,26 @@ impl Running {
             None => (self.key_of_next_call()?, 0),
             Some(name) => self.next_of(name)?,
         };
-        let Call { operation, root, dtype, shape, width, priority } = *call;
+        let Call { operation, root, dtype, shape, width, priority, signature } = *call;
         let elements = call.elements()?;
         let of_size = parts.of(Wanted { operation, root, turn: 0, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, ALONE, priority)?;
         let (epoch, group) = (self.epoch, self.group);
         let name = OperationName { epoch, group, key, generation, part: 0 };
-        let signature = SignatureHash::new(operation, root, dtype, shape, &[]);
+        let signature =
+            signature.unwrap_or_else(|| SignatureHash::new(operation, root, dtype, shape, &[]));
         self.operations.begin(id, name, None, std::iter::empty());
         match called {
             None => self.calls.begin(id, signature),
             Some(called) => {
-                self.named.iter_mut().for_each(|named| named.begin(key, called, id));
+                self.named.iter_mut().for_each(|named| named.begin(key, called, (id, signature)));
             }
         }
         let (operation, priority, part) = (name, call.priority, of_size.plan);
         out.push(Action::Begin { id, operation, priority, signature, part });
         if progress == Progress::Over {
             self.collective_over(id, out);
-        } else if called.is_none() && self.calls.asked.is_none() {
+        } else if self.calls.asked.is_none() {
             self.ask_later(now);
         }
         if called.is_some() {
@@ -206,34 +211,42 @@ impl Running {
     }
 
     fn ask_later(&mut self, now: Time) {
-        self.calls.asked = Some(self.calls.next());
+        let named = self.named.as_ref().map_or(0, NamedCalls::begun);
+        self.calls.asked = Some((self.calls.next(), named));
         self.timers.of_calls(now.checked_add(self.ask_after).unwrap_or(Time::MAX));
     }
 
     /// Its timer has fired: says what this rank has waited for since it was set.
     pub(super) fn ask(&mut self, now: Time, out: &mut Vec<Action>) {
+        let (next, next_named) = self.calls.asked.take().unwrap_or_default();
+        let mut says: Vec<Waits> = Vec::new();
         let oldest = self.calls.first;
-        let waits = self.calls.asked.take().is_some_and(|next| oldest < next);
-        if self.calls.window.is_empty() {
-            return;
+        if let Some(signature) = self.calls.signature(oldest).filter(|_| oldest < next) {
+            says.push(Waits { key: Key::call(oldest), generation: 0, signature: signature.0 });
         }
-        if let Some(signature) = self.calls.signature(oldest).filter(|_| waits) {
-            let says = Box::new(Waits { call: oldest, signature: signature.0 });
+        says.extend(self.named.iter().flat_map(|named| named.waiting(next_named)));
+        for one in says.into_iter().map(Box::new) {
             let others = (0..self.ranks).filter(|rank| *rank != self.rank);
-            out.extend(others.map(|to| Action::Send { to, payload: Payload::Waits(says.clone()) }));
+            out.extend(others.map(|to| Action::Send { to, payload: Payload::Waits(one.clone()) }));
         }
-        self.ask_later(now);
+        let waits = self.named.as_ref().is_some_and(NamedCalls::is_waiting);
+        if waits || !self.calls.window.is_empty() {
+            self.ask_later(now);
+        }
     }
 
     /// A peer waits for a call of its.
     pub(super) fn asked(&mut self, from: u32, waits: Waits, out: &mut Vec<Action>) {
-        let (theirs, ours) = (SignatureHash(waits.signature), self.calls.signature(waits.call));
+        let Waits { key, generation, signature } = waits;
+        let ours = match key.number_of_call() {
+            Some(number) => self.calls.signature(number),
+            None => self.named.as_ref().and_then(|named| named.signature(key, generation)),
+        };
+        let theirs = SignatureHash(signature);
         if let Some(ours) = ours.filter(|ours| *ours != theirs) {
-            let (epoch, group, key) = (self.epoch, self.group, Key::call(waits.call));
-            let operation = OperationName { epoch, group, key, generation: 0, part: 0 };
-            let what = format!("it is another call: {}", Differs { theirs, ours });
-            let about = self.about(operation);
-            self.fail(Cause::Frame { from, by: self.rank, about, what }.into(), out);
+            let (epoch, group) = (self.epoch, self.group);
+            let operation = OperationName { epoch, group, key, generation, part: 0 };
+            self.fail_with(from, operation, Differs { theirs, ours }, out);
         }
     }
 }

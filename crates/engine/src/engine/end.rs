@@ -15,6 +15,7 @@ use allrail_schedule::coordinate::{Payload, Reason};
 use super::event::{Action, Stopped};
 use super::running::Running;
 use crate::Broken;
+use crate::signature_hash::Differs;
 
 /// The places 1, 2, 4, … after and before one of `ranks`, each once.
 fn neighbours(rank: u32, ranks: u32) -> impl Iterator<Item = u32> {
@@ -35,6 +36,19 @@ impl Running {
             other => Cause::Rank { by: self.rank, what: other.to_string() },
         };
         self.end(&Arc::new(Reason::Fault(cause.bounded())), true, out);
+    }
+
+    /// What a peer has under a name is something else here.
+    pub(super) fn fail_with(
+        &mut self,
+        from: u32,
+        operation: OperationName,
+        differs: Differs,
+        out: &mut Vec<Action>,
+    ) {
+        let (by, about) = (self.rank, self.about(operation));
+        let what = differs.told(from, by, self.ranks);
+        self.fail(Cause::Differs { from, by, about, what }.into(), out);
     }
 
     /// The end, once. Whether this rank tells its neighbours: not of what all see in one list.

@@ -10,6 +10,7 @@ use allrail_schedule::coordinate::Payload;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::{Key, OperationName};
 
+use crate::signature_hash::Differs;
 use crate::{Broken, CollectiveId, Run, SignatureHash};
 
 /// A tensor, as it is registered.
@@ -74,6 +75,15 @@ pub enum Event {
         operation: OperationName,
         /// What is wrong with it.
         why: String,
+    },
+    /// A frame has come of an operation that is another one here: all ranks end, and say what differs.
+    Differs {
+        /// Who has sent it.
+        from: u32,
+        /// By its name.
+        operation: OperationName,
+        /// What it is there and here.
+        differs: Differs,
     },
     /// What a peer says cannot be understood.
     Misspoke {

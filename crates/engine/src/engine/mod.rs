@@ -224,6 +224,7 @@ impl Engine {
                 event,
                 Event::Frame { .. }
                     | Event::Refused { .. }
+                    | Event::Differs { .. }
                     | Event::Misspoke { .. }
                     | Event::PeerLeft { .. }
                     | Event::Time
@@ -245,6 +246,12 @@ impl Engine {
                 if is_current(settings, operation.epoch, dropped)? {
                     let (by, about) = (settings.rank, running.about(operation));
                     running.fail(Cause::Frame { from, by, about, what }.into(), out);
+                }
+            }
+            Event::Differs { from, operation, differs } => {
+                check_peer(settings, from)?;
+                if is_current(settings, operation.epoch, dropped)? {
+                    running.fail_with(from, operation, differs, out);
                 }
             }
             Event::PortFree { port } => running.executor.port_free(port)?,

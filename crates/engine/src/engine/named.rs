@@ -8,12 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allrail_schedule::coordinate::messages::Idle;
+use allrail_schedule::coordinate::messages::{Idle, Waits};
 use allrail_schedule::{Key, OperationName};
 
 use super::event::Home;
 use super::forget::MOST_IDLE;
-use crate::{Broken, CollectiveId};
+use crate::{Broken, CollectiveId, SignatureHash};
+
+/// Of how many calls of a name, the last ones, it is remembered what they were.
+const KNOWN: usize = 4;
+
+/// How many calls a rank says at a time that it waits for.
+const MOST_TOLD: usize = 8;
 
 /// A name, and how far its calls are.
 #[derive(Debug)]
@@ -23,6 +29,10 @@ struct Named {
     begun: u64,
     /// The last of them, until it is over.
     running: Option<CollectiveId>,
+    /// What the last ones are, this one last.
+    signatures: [SignatureHash; KNOWN],
+    /// How many calls of all names came before the last.
+    after: u64,
     /// How many calls of all names this rank had begun when the last of this one was over.
     idle_since: u64,
     /// Whether this rank has told others that it may be forgotten, and nobody knows yet whether it is.
@@ -35,6 +45,8 @@ pub(super) struct NamedCalls {
     known: BTreeMap<Key, Named>,
     /// Those with no call under way, the longest idle first.
     idle: BTreeSet<(u64, Key)>,
+    /// Those with one, in the order in which they were begun.
+    running: BTreeSet<(u64, Key)>,
     /// How many calls were begun, of all names.
     begun: u64,
 }
@@ -64,17 +76,28 @@ impl NamedCalls {
     }
 
     /// The next call of a name has begun.
-    pub(super) fn begin(&mut self, key: Key, name: &str, id: CollectiveId) {
+    pub(super) fn begin(
+        &mut self,
+        key: Key,
+        name: &str,
+        (id, signature): (CollectiveId, SignatureHash),
+    ) {
         let one = self.known.entry(key).or_insert_with(|| Named {
             name: name.to_owned(),
             begun: 0,
             running: None,
+            signatures: [SignatureHash::default(); KNOWN],
+            after: 0,
             idle_since: 0,
             undecided: false,
         });
         self.idle.remove(&(one.idle_since, key));
         one.begun += 1;
         one.running = Some(id);
+        one.signatures.rotate_left(1);
+        one.signatures[KNOWN - 1] = signature;
+        one.after = self.begun;
+        self.running.insert((self.begun, key));
         self.begun += 1;
     }
 
@@ -84,6 +107,7 @@ impl NamedCalls {
         let Some(one) = self.known.get_mut(&key) else { return false };
         let was = one.running.take().is_some();
         if was {
+            self.running.remove(&(one.after, key));
             one.idle_since = begun;
             self.idle.insert((begun, key));
         }
@@ -104,6 +128,30 @@ impl NamedCalls {
             Some(id) if operation.generation + 1 == one.begun => Ok(Home::Running(id)),
             _ => Err(Broken::Old(*operation)),
         }
+    }
+
+    /// Which calls are under way of those that were begun before the `before`-th; the first of them.
+    pub(super) fn waiting(&self, before: u64) -> impl Iterator<Item = Waits> + '_ {
+        let old = self.running.iter().take_while(move |(after, _)| *after < before);
+        old.take(MOST_TOLD).filter_map(|(_, key)| {
+            let one = self.known.get(key)?;
+            let (generation, signature) = (one.begun.checked_sub(1)?, one.signatures[KNOWN - 1].0);
+            Some(Waits { key: *key, generation, signature })
+        })
+    }
+
+    /// Whether calls are under way.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// What a call of a name is or was, if that is known.
+    pub(super) fn signature(&self, key: Key, generation: u64) -> Option<SignatureHash> {
+        let one = self.known.get(&key)?;
+        let after =
+            one.begun.checked_sub(generation).and_then(|after| usize::try_from(after).ok())?;
+        let place = KNOWN.checked_sub(after)?;
+        one.signatures.get(place).copied()
     }
 
     /// The name of a key.
@@ -178,7 +226,7 @@ mod tests {
         let of = |generation| OperationName { key, generation, ..OperationName::default() };
         assert_eq!(calls.home(&of(0)), Ok(Home::Early));
         let id = CollectiveId { slot: 3, generation: 0 };
-        calls.begin(key, "loss", id);
+        calls.begin(key, "loss", (id, SignatureHash::default()));
         assert_eq!(calls.home(&of(0)), Ok(Home::Running(id)));
         assert_eq!(calls.home(&of(1)), Ok(Home::Early));
         let part = OperationName { part: 1, ..of(0) };
@@ -193,15 +241,40 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_told_with_what_it_is_and_the_last_calls_are_remembered() {
+        let mut calls = NamedCalls::default();
+        let id = CollectiveId { slot: 0, generation: 0 };
+        for number in 0..20 {
+            let name = number.to_string();
+            calls.begin(Key::of(&name), &name, (id, SignatureHash(number)));
+        }
+        assert!(calls.over(Key::of("1")));
+        let told: Vec<u64> = calls.waiting(20).map(|one| one.signature).collect();
+        assert_eq!(told, [0, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(calls.waiting(3).count(), 2, "the others have not waited for long");
+        for number in 0..20 {
+            calls.over(Key::of(&number.to_string()));
+        }
+        assert!(!calls.is_waiting() && calls.waiting(20).next().is_none());
+        let key = Key::of("5");
+        for generation in 1..6 {
+            calls.begin(key, "5", (id, SignatureHash(100 + generation)));
+            calls.over(key);
+        }
+        let known = [1, 2, 5, 6].map(|generation| calls.signature(key, generation));
+        assert_eq!(known, [None, Some(SignatureHash(102)), Some(SignatureHash(105)), None]);
+    }
+
+    #[test]
     fn a_name_is_idle_after_so_many_calls_and_not_while_one_is_under_way() {
         let mut calls = NamedCalls::default();
         let id = CollectiveId { slot: 0, generation: 0 };
         for name in ["old", "open", "new"] {
-            calls.begin(Key::of(name), name, id);
+            calls.begin(Key::of(name), name, (id, SignatureHash::default()));
         }
         assert!(calls.over(Key::of("old")));
         assert!(calls.take_idle(1).is_empty());
-        calls.begin(Key::of("more"), "more", id);
+        calls.begin(Key::of("more"), "more", (id, SignatureHash::default()));
         let key = Key::of("old");
         assert!(calls.take_idle(2).is_empty());
         let idle = calls.take_idle(1);

@@ -38,6 +38,8 @@ struct Open {
     operation: Operation,
     elements: u64,
     dtype: Dtype,
+    /// What was asked for, where that is something else, for people.
+    asked: Option<String>,
 }
 
 /// The calls of this rank.
@@ -78,6 +80,7 @@ impl Calls {
     /// What people call a call without a name.
     pub(super) fn called(&self, number: u64) -> String {
         match self.open.get(&number) {
+            Some(Open { asked: Some(asked), .. }) => format!("call {number} ({asked})"),
             Some(Open { operation, elements, dtype, .. }) => {
                 let (word, dtype) =
                     (if *elements == 1 { "element" } else { "elements" }, dtype.name());
@@ -130,7 +133,9 @@ impl State {
         }
         let (operation, elements, at) =
             (call.operation, call.shape.iter().product(), self.clock.machine());
-        self.calls.open.insert(ticket, Open { memory, operation, elements, dtype });
+        let ranks = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
+        let asked = call.signature.map(|signature| signature.told(ranks));
+        self.calls.open.insert(ticket, Open { memory, operation, elements, dtype, asked });
         match name {
             None => {
                 self.calls.made += 1;
@@ -156,7 +161,9 @@ impl State {
         if made.is_ok() {
             let (root, priority) = (call.root, call.priority);
             let name = name.map(str::to_owned);
-            let called = What::Called { name, operation, root, dtype, elements, priority };
+            let signature = call.signature;
+            let called =
+                What::Called { name, operation, root, dtype, elements, priority, signature };
             self.records.push_all(now, called, &todo);
         }
         self.carry_out(&mut todo);

@@ -91,7 +91,7 @@ impl State {
     /// A frame was kept that should not have come.
     fn refuse_kept(&mut self, operation: OperationName, refused: &Refused) {
         match refused.from() {
-            Some(from) => self.refuse(from, operation, &refused.to_string()),
+            Some(from) => self.refuse_frame(from, operation, refused),
             None => self.note(refused.to_string()),
         }
     }
@@ -193,6 +193,8 @@ impl State {
             Broken::Fault(Cause::Frame { from, about, .. }) => {
                 (FaultKind::BadFrame, rank_of(from), about.tensor.clone())
             }
+            // Its words name what it is about.
+            Broken::Fault(Cause::Differs { .. }) => (FaultKind::Differs, None, None),
             Broken::Fault(Cause::Word { from }) => (FaultKind::BadFrame, rank_of(from), None),
             Broken::Fault(Cause::Mismatch { tensor, .. }) => {
                 (FaultKind::Differs, None, Some(tensor.clone()))

@@ -119,7 +119,7 @@ impl State {
                 self.stalled |= 1 << port;
                 return Intake::Wait;
             }
-            self.refuse(peer, operation, &refused.to_string());
+            self.refuse_frame(peer, operation, &refused);
             return Intake::Drop;
         }
         self.hand_out();
@@ -205,6 +205,17 @@ impl State {
                     }
                 }
             }
+        }
+    }
+
+    /// A frame is not what it should be, or not of what this rank has under its name.
+    pub(super) fn refuse_frame(&mut self, peer: u32, operation: OperationName, refused: &Refused) {
+        let Refused::Signature { differs, .. } = *refused else {
+            return self.refuse(peer, operation, &refused.to_string());
+        };
+        self.note(format!("a frame from rank {peer} was refused: {refused}"));
+        if let Some(from) = self.place_of(peer) {
+            self.tell_or_note(Event::Differs { from, operation, differs });
         }
     }
 

@@ -4,14 +4,21 @@ use std::sync::Arc;
 
 use allrail_collective::Operation;
 use allrail_collective::rank::shard;
-use allrail_engine::Dtype;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{CallOf, FaultKind, Node, RuntimeError};
 use serde_json::{Value, json};
 
 use crate::cluster::{Held, LONG, connected, links, over};
 
 fn call(node: &Node, operation: Operation, root: u32, held: &mut Held) -> u64 {
-    let call = CallOf { operation, root, dtype: held.dtype, priority: 0, name: None };
+    let call = CallOf {
+        operation,
+        root,
+        dtype: held.dtype,
+        priority: 0,
+        name: None,
+        asked: Asked::default(),
+    };
     let elements = held.elements();
     // SAFETY: every test keeps what it has submitted until it is done, or the node is closed.
     unsafe { node.call(&call, held.pointer(), elements) }.expect("it is taken")
@@ -110,6 +117,7 @@ fn a_call_that_differs_is_named_on_every_rank() {
             dtype: held.dtype,
             priority: 0,
             name: None,
+            asked: Asked::default(),
         };
         let elements = held.elements();
         // SAFETY: it is kept until the nodes are closed.
@@ -119,13 +127,18 @@ fn a_call_that_differs_is_named_on_every_rank() {
         .and_then(|number| node.wait_call(number, LONG))
     {
         Err(RuntimeError::Fault(fault)) => {
-            assert_eq!(fault.kind, FaultKind::BadFrame);
+            assert_eq!((fault.kind, fault.rank), (FaultKind::Differs, None));
             fault.what
         }
         other => panic!("{other:?}"),
     };
     let texts: Vec<String> = nodes.iter().zip(made).map(wait).collect();
-    assert!(texts.iter().all(|text| text.contains("dtype")), "{texts:?}");
+    for text in texts {
+        assert!(text.starts_with("call 0 differs between ranks: rank "), "{text}");
+        let calls = ["float32", "int32"]
+            .map(|dtype| format!(" calls all_reduce of 1000 elements of {dtype}"));
+        assert!(calls.iter().all(|call| text.contains(call)), "{text}");
+    }
     nodes.iter().for_each(|node| node.close());
 }
 
@@ -134,7 +147,14 @@ fn what_cannot_be_called_is_refused_before_it_counts() {
     let nodes = started(&[2], &json!({}));
     let mut held = Held::new(Dtype::Float32, &[0; 40]);
     let mut refused = |operation, root, elements, offset: usize| {
-        let call = CallOf { operation, root, dtype: Dtype::Float32, priority: 0, name: None };
+        let call = CallOf {
+            operation,
+            root,
+            dtype: Dtype::Float32,
+            priority: 0,
+            name: None,
+            asked: Asked::default(),
+        };
         // SAFETY: it is refused, and touches nothing.
         let made = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(offset), elements) };
         made.expect_err("it cannot be").to_string()
@@ -184,7 +204,14 @@ fn who_is_ahead_waits_over(link: &Value) {
 
 fn call_named(node: &Node, name: &str, held: &mut Held) -> Result<u64, RuntimeError> {
     let (operation, dtype) = (Operation::AllReduce, held.dtype);
-    let call = CallOf { operation, root: 0, dtype, priority: 0, name: Some(name) };
+    let call = CallOf {
+        operation,
+        root: 0,
+        dtype,
+        priority: 0,
+        name: Some(name),
+        asked: Asked::default(),
+    };
     let elements = held.elements();
     // SAFETY: as for `call`.
     unsafe { node.call(&call, held.pointer(), elements) }
@@ -240,7 +267,37 @@ fn calls_of_a_name_that_differ_end_in_an_error_that_has_it() {
     for (node, ticket) in nodes.iter().zip(tickets) {
         let wait = ticket.and_then(|ticket| node.wait_call(ticket, LONG));
         let text = wait.expect_err("they differ").to_string();
-        assert!(text.contains("`loss`") && text.contains("dtype differs"), "{text}");
+        let wanted = "`loss` differs between ranks: rank 0 calls all_reduce of 1000 elements of int32, and rank 1 \
+                      calls all_reduce of 1000 elements of float32";
+        assert_eq!(text, wanted);
     }
     nodes.iter().for_each(|node| node.close());
+}
+
+/// No frame is sent where two ranks wait for a broadcast, each from the other: who waits says for what.
+#[test]
+fn calls_that_differ_without_a_frame_end_in_an_error_too() {
+    for name in [None, Some("loss")] {
+        let nodes = started(&[3], &json!({"named_calls": true}));
+        let mut held: Vec<Held> = (0..2).map(|_| Held::new(Dtype::Uint8, &[0; 24])).collect();
+        let asked = Asked { word: "scatter", dtype: "complex64", ..Asked::default() };
+        let mut tickets = Vec::new();
+        for ((node, held), root) in nodes[1..].iter().zip(&mut held).zip([2, 1]) {
+            let (operation, dtype) = (Operation::Broadcast, Dtype::Uint8);
+            let call = CallOf { operation, root, dtype, priority: 0, name, asked };
+            let elements = held.elements();
+            // SAFETY: it is kept until the nodes are closed.
+            tickets
+                .push(unsafe { node.call(&call, held.pointer(), elements) }.expect("it is taken"));
+        }
+        let about = name.map_or("call 0".to_owned(), |name| format!("`{name}`"));
+        let wanted = format!(
+            "{about} differs between ranks: rank 1 calls scatter of 1 element of complex64 per rank from rank 2, and \
+             rank 2 calls scatter of 1 element of complex64 per rank from rank 1"
+        );
+        for (node, ticket) in nodes[1..].iter().zip(tickets) {
+            assert_eq!(node.wait_call(ticket, LONG).expect_err("they differ").to_string(), wanted);
+        }
+        nodes.iter().for_each(|node| node.close());
+    }
 }

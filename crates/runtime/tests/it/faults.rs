@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allrail_engine::Dtype;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{Fault, FaultKind, Node, RuntimeError};
 use allrail_schedule::Key;
 use serde_json::{Value, json};
@@ -222,6 +222,7 @@ fn calls_out_of_turn_and_memory_that_is_taken_are_refused() {
         dtype: Dtype::Float32,
         priority: 0,
         name: None,
+        asked: Asked::default(),
     };
     // SAFETY: it is refused, as this memory is in use.
     let taken = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(396), 1) };

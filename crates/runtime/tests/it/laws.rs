@@ -89,9 +89,18 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
             // SAFETY: it is left alone until it is done, or the node is closed.
             tickets[tensor] = unsafe {
                 match (job.calls, unused) {
-                    (true, _) => {
-                        node.call(&CallOf { operation, root, dtype, priority, name }, at, elements)?
-                    }
+                    (true, _) => node.call(
+                        &CallOf {
+                            operation,
+                            root,
+                            dtype,
+                            priority,
+                            name,
+                            asked: allrail_engine::Asked::default(),
+                        },
+                        at,
+                        elements,
+                    )?,
                     (false, true) => node.unused(key, at, elements)?,
                     (false, false) => node.submit(key, at, elements)?,
                 }

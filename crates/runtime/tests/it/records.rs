@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use allrail_collective::Operation;
-use allrail_engine::Dtype;
 use allrail_engine::engine::Event;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{CallOf, FaultKind, Node, Record, Registered, RuntimeError, What};
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ fn recorded(sizes: &[u32], more: &Value) -> Vec<Vec<Record>> {
                 dtype: Dtype::Int32,
                 priority: 1,
                 name: None,
+                asked: Asked::default(),
             };
             // SAFETY: it is kept until the call is over.
             let number = unsafe { node.call(&call, shared.pointer(), 1024) }.expect("it is taken");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
-use allrail_engine::Dtype;
+use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{CallOf, FaultKind, Node, RuntimeError};
 use allrail_schedule::Key;
 use serde_json::{Value, json};
@@ -74,7 +74,14 @@ impl Rank {
             Kind::Call(operation) => (operation, None),
         };
         let root = if operation == Operation::Broadcast { root } else { 0 };
-        let call = CallOf { operation, root, dtype: Dtype::Float32, priority: 0, name };
+        let call = CallOf {
+            operation,
+            root,
+            dtype: Dtype::Float32,
+            priority: 0,
+            name,
+            asked: Asked::default(),
+        };
         // SAFETY: as above.
         Ticket::Call(unsafe { self.node.call(&call, pointer, elements) }.expect("it is taken"))
     }

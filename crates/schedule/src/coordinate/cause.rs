@@ -33,6 +33,17 @@ pub struct About {
     pub tensor: Option<String>,
 }
 
+impl About {
+    /// As short as people need it: the tensor, or the number of the call.
+    fn called(&self) -> String {
+        match (&self.tensor, self.operation.key.number_of_call()) {
+            (Some(tensor), _) => format!("`{tensor}`"),
+            (None, Some(count)) => format!("call {count}"),
+            (None, None) => format!("operation {}", self.operation),
+        }
+    }
+}
+
 impl fmt::Display for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, tensor } = self;
@@ -98,6 +109,18 @@ pub enum Cause {
         /// What.
         what: String,
     },
+    /// Two ranks have different operations under one name.
+    #[error("{} differs between ranks: {what}", about.called())]
+    Differs {
+        /// Who sent a frame of it.
+        from: u32,
+        /// Who got it.
+        by: u32,
+        /// By its name.
+        about: About,
+        /// What each of them does.
+        what: String,
+    },
 }
 
 /// The beginning of a text, as far as it may travel.
@@ -124,9 +147,9 @@ impl Cause {
     fn texts_mut(&mut self) -> [Option<&mut String>; 2] {
         match self {
             Self::Lost { .. } | Self::Word { .. } => [None, None],
-            Self::Failed { about, why: what, .. } | Self::Frame { about, what, .. } => {
-                [about.tensor.as_mut(), Some(what)]
-            }
+            Self::Failed { about, why: what, .. }
+            | Self::Frame { about, what, .. }
+            | Self::Differs { about, what, .. } => [about.tensor.as_mut(), Some(what)],
             Self::Mismatch { tensor, what } => [Some(tensor), Some(what)],
             Self::Rank { what, .. } => [Some(what), None],
         }
@@ -136,9 +159,9 @@ impl Cause {
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let texts = match self {
             Self::Lost { .. } | Self::Word { .. } => [None, None],
-            Self::Failed { about, why: what, .. } | Self::Frame { about, what, .. } => {
-                [about.tensor.as_deref(), Some(what.as_str())]
-            }
+            Self::Failed { about, why: what, .. }
+            | Self::Frame { about, what, .. }
+            | Self::Differs { about, what, .. } => [about.tensor.as_deref(), Some(what.as_str())],
             Self::Mismatch { tensor, what } => [Some(tensor.as_str()), Some(what.as_str())],
             Self::Rank { what, .. } => [Some(what.as_str()), None],
         };
@@ -149,7 +172,9 @@ impl Cause {
     pub fn ranks(&self) -> impl Iterator<Item = u32> + use<> {
         let ranks = match self {
             Self::Lost { rank } | Self::Word { from: rank } => [Some(*rank), None],
-            Self::Frame { from, by, .. } => [Some(*from), Some(*by)],
+            Self::Frame { from, by, .. } | Self::Differs { from, by, .. } => {
+                [Some(*from), Some(*by)]
+            }
             Self::Failed { by, .. } | Self::Rank { by, .. } => [Some(*by), None],
             Self::Mismatch { .. } => [None, None],
         };

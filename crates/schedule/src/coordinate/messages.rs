@@ -190,8 +190,10 @@ pub struct Probe {
 /// A call that has begun at the sender, and is not over there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Which, of its group.
-    pub call: u64,
+    /// Which, of its group: that of its number, or of its name.
+    pub key: Key,
+    /// How many calls of the name came before; 0 without a name.
+    pub generation: u64,
     /// What it is at the sender.
     pub signature: u64,
 }

@@ -181,11 +181,12 @@ impl Speech {
 
     fn cause(&mut self) -> Cause {
         let (by, what) = (self.rank(), "a reason, as long as it is \u{00fc}ber".to_owned());
-        match self.draw.random_range(0..5) {
+        match self.draw.random_range(0..6) {
             0 => Cause::Lost { rank: by },
             1 => Cause::Failed { by, about: self.about(), why: what },
             2 => Cause::Frame { from: self.rank(), by, about: self.about(), what },
             3 => Cause::Mismatch { tensor: format!("layer{}", self.tensor()), what },
+            4 => Cause::Differs { from: self.rank(), by, about: self.about(), what },
             _ => Cause::Rank { by, what },
         }
     }
@@ -229,7 +230,11 @@ impl Speech {
                 tensors: self.list(4, Self::tensor),
                 passed: self.list(3, Self::rank),
             })),
-            8 => Payload::Waits(Box::new(Waits { call: self.number(), signature: self.number() })),
+            8 => Payload::Waits(Box::new(Waits {
+                key: Key(self.number()),
+                generation: self.number(),
+                signature: self.number(),
+            })),
             9 => Payload::Idle(Arc::new(IdleNames {
                 round: self.number(),
                 names: self.list(4, |draw| Idle { key: Key(draw.number()), calls: draw.number() }),

@@ -27,7 +27,7 @@ fn started(kinds: &[Operation]) -> Engine {
 }
 
 fn call(operation: Operation, root: u32, shape: &[u64]) -> Call<'_> {
-    Call { operation, root, dtype: "float32", shape, width: 4, priority: 0 }
+    Call { operation, root, dtype: "float32", shape, width: 4, priority: 0, signature: None }
 }
 
 fn name(count: u64) -> OperationName {
@@ -163,11 +163,17 @@ fn who_waits_says_for_what_and_who_called_otherwise_ends_the_job() {
     let mut said = Vec::new();
     other.on(Time::ZERO, Event::Frame { from: 2, epoch: 0, payload }, &mut said).expect("a peer's");
     let Some(Action::Stop(stopped)) = said.last() else { panic!("{said:?}") };
-    let Broken::Fault(Cause::Frame { from: 2, by: 1, about, what }) = &stopped.error else {
+    let Broken::Fault(Cause::Differs { from: 2, by: 1, about, what }) = &stopped.error else {
         panic!("{}", stopped.error)
     };
     assert_eq!(about.operation, name(0));
-    assert_eq!(what, "it is another call: root differs: 2 there, 3 here");
+    let text = "rank 1 calls broadcast of 8 elements of float32 from rank 3, and rank 2 calls broadcast of 8 elements \
+                of float32 from rank 2";
+    assert_eq!(what, text);
     assert_eq!(stopped.calls.unfinished, [0]);
-    assert!(stopped.error.to_string().contains("(call 0)"), "{}", stopped.error);
+    assert!(
+        stopped.error.to_string().starts_with("call 0 differs between ranks: "),
+        "{}",
+        stopped.error
+    );
 }

@@ -29,6 +29,7 @@ fn call(
         shape: &[0],
         width: 4,
         priority: 0,
+        signature: None,
     };
     engine.call_named(Time::ZERO, (name, &call), out).map(|name| name.generation)
 }

@@ -7,6 +7,7 @@ use allrail_core::{Bytes, Time};
 use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::operations::{FrameName, Operations, Refused};
+use allrail_engine::signature_hash::Differs;
 use allrail_engine::{Broken, CollectiveId, Dtype, memory};
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
@@ -210,6 +211,7 @@ impl Node {
             shape: &[elements],
             width: dtype.width(),
             priority: around.job.tensors[number].priority,
+            signature: None,
         };
         let mut todo = Vec::new();
         let name = around.job.named.then(|| around.job.name(number));
@@ -259,7 +261,11 @@ impl Node {
                     self.names.insert(id, operation);
                     if let Err(refused) = self.operations.open(operation, signature, part) {
                         let from = refused.from().expect("a frame that was kept");
-                        self.refuse(around, (from, operation), &refused);
+                        self.refuse(
+                            around,
+                            (from, operation),
+                            (refused.to_string(), differs(&refused)),
+                        );
                     }
                 }
                 Action::Run(run) => {
@@ -279,7 +285,11 @@ impl Node {
                     self.done(around.job, key, generation);
                     if let Err(refused) = self.operations.exchanged(0, key, generation) {
                         let Refused::Beyond(name) = refused else { panic!("{refused}") };
-                        self.refuse(around, (name.at.from, name.operation), &refused);
+                        self.refuse(
+                            around,
+                            (name.at.from, name.operation),
+                            (refused.to_string(), differs(&refused)),
+                        );
                     }
                 }
                 Action::Idle { keys } => {
@@ -385,17 +395,17 @@ impl Node {
             self.note(&format!("{operation} is at home as {home:?}"));
         }
         let taken = match home {
-            Err(broken) => Err(broken.to_string()),
+            Err(broken) => Err((broken.to_string(), None)),
             Ok(_) => {
                 // Where frames carry no name, they carry nothing beside it either.
                 let ours = || self.operations.signature(operation).unwrap_or_default();
                 let signature = frame.signature.unwrap_or_else(ours);
                 let taken = self.operations.frame(name, signature, bytes, frame.data);
-                taken.map_err(|no| no.to_string())
+                taken.map_err(|no| (no.to_string(), differs(&no)))
             }
         };
-        if let Err(refused) = taken {
-            self.refuse(around, (frame.from, operation), &refused);
+        if let Err(why) = taken {
+            self.refuse(around, (frame.from, operation), why);
         }
     }
 
@@ -404,13 +414,16 @@ impl Node {
         &mut self,
         around: &mut Around<'_>,
         (from, operation): (u32, OperationName),
-        why: &(impl ToString + ?Sized),
+        (why, differs): (String, Option<Differs>),
     ) {
-        let why = why.to_string();
         self.note(&why);
         if around.job.engine.is_some() {
             let from = around.job.place(from);
-            self.tell_alone(around, Event::Refused { from, operation, why });
+            let event = match differs {
+                Some(differs) => Event::Differs { from, operation, differs },
+                None => Event::Refused { from, operation, why },
+            };
+            self.tell_alone(around, event);
         }
     }
 
@@ -498,5 +511,13 @@ impl Node {
         if over && !self.has_stopped() {
             self.tell_alone(around, Event::StageOver { id, at: launch.1 });
         }
+    }
+}
+
+/// What differs, of a frame of another operation than is under its name.
+fn differs(refused: &Refused) -> Option<Differs> {
+    match refused {
+        Refused::Signature { differs, .. } => Some(*differs),
+        _ => None,
     }
 }
