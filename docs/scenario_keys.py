@@ -28,6 +28,7 @@ PARTS = {
     "Straggler": "Straggler",
     "Jitter": "Jitter",
     "SlowLinks": "SlowLinks",
+    "SparseGradient": "SparseGradient",
     "CompressionSpec": "Compression",
     "Target": "Target",
     "Workload": "Workload",
@@ -87,6 +88,7 @@ from allrail.scenario.algorithms import (
     PerDimension,
 )
 from allrail.scenario.fields import (
+    U64_MAX,
     Amount,
     Count,
     CountOrWord,
@@ -205,7 +207,7 @@ class Writer:
         if "oneOf" in schema or "enum" in schema:
             names = schema.get("enum") or [one["const"] for one in flat(schema["oneOf"])]
             fixed = ", ".join(f"'{one}'" for one in names)
-            return f"Annotated[str, OneOf({fixed}, what='{schema['x-what']}')]"
+            return f"Annotated[str, OneOf({fixed}, what={schema['x-what']!r})]"
         return self.plain_kind(schema)
 
     def plain_kind(self, schema: dict[str, Any]) -> str:

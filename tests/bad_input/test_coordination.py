@@ -22,7 +22,7 @@ COORDINATIONS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 WORKLOADS: list[tuple[dict[str, Any], str, str]] = [
-    ({"lag": 2}, "lag", "wait an iteration at most"),
+    ({"lag": 65}, "lag", "up to 64 iterations later"),
     ({"exchange_slowdown": -0.1}, "exchange_slowdown", "0 to 100 times longer"),
     ({"exchange_slowdown": 101}, "exchange_slowdown", "0 to 100 times longer"),
 ]

@@ -9,7 +9,8 @@
 
 use allrail_fabric::{Dimension, Fabric};
 use allrail_workload::spec::{
-    CompressionSpec, Compute, Jitter, Parallelism, SlowLinks, Straggler, Target, Workload,
+    CompressionSpec, Compute, Jitter, Parallelism, SlowLinks, SparseGradient, Straggler, Target,
+    Workload,
 };
 use schemars::SchemaGenerator;
 use serde::de::value::Error;
@@ -43,6 +44,7 @@ pub fn keys() -> Map<String, Value> {
         ("Jitter", order::<Jitter>()),
         ("CompressionSpec", order::<CompressionSpec>()),
         ("SlowLinks", order::<SlowLinks>()),
+        ("SparseGradient", order::<SparseGradient>()),
         ("Target", order::<Target>()),
         ("Workload", order::<Workload>()),
         ("Algorithms", order::<Algorithms>()),

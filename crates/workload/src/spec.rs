@@ -19,6 +19,7 @@ pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
 pub use crate::parallelism::context::Context;
+pub use crate::parallelism::rows::{RowExchange, SparseGradient};
 pub use crate::parallelism::shards::Reduce;
 pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
 pub use crate::recompute::Recompute;
@@ -59,6 +60,13 @@ pub struct Workload {
     /// How gradients are made smaller on their way; not at all if left out.
     #[serde(default)]
     pub compression: Option<CompressionSpec>,
+    /// Embedding tables whose gradients may travel as rows; all other gradients are dense.
+    /// `[{table: embedding, rows: 4000}]`.
+    #[serde(default)]
+    pub sparse: Vec<SparseGradient>,
+    /// Whether parameter servers exchange its gradients, which a schedule says.
+    #[serde(skip)]
+    pub by_servers: bool,
     /// Replicas train apart, and average their parameters after every so many iterations (local SGD);
     /// 1 exchanges gradients in each.
     #[serde(default = "one")]
@@ -102,14 +110,22 @@ pub struct Workload {
     #[schemars(example = 0.2)]
     pub exchange_slowdown: f64,
     /// How many iterations later gradients are applied: with 1, an iteration waits for those of the one
-    /// before the last.
+    /// before the last, with `k` for those of the k-th before the last (bounded staleness).
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0, max = 64))]
     pub lag: u32,
     /// How much is trained, and what an NPU takes meanwhile: results then say the time, cost and energy of all
     /// of it. `{tokens: 15e12, price_per_npu_hour: 2.5}`.
     #[serde(default)]
     pub target: Option<Target>,
+}
+
+impl Workload {
+    /// Of how many iterations before the last one gradients may be under way.
+    #[must_use]
+    pub fn delay(&self) -> u32 {
+        self.lag.max(u32::from(!self.parallelism.schedule.flushes()))
+    }
 }
 
 const fn one() -> u32 {

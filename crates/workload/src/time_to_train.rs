@@ -1,13 +1,14 @@
 //! How long training takes as a whole, what it costs and how much energy it takes.
 //!
 //! ```text
-//! steps  = ⌈samples / samples of a step⌉ = ⌈tokens / tokens of a step⌉
+//! steps  = ⌈samples / samples of a step / e⌉ = ⌈tokens / tokens of a step / e⌉
 //! time   = steps · time of a steady step
 //! cost   = price of an NPU for an hour · NPUs · time
 //! energy = power of an NPU · NPUs · time
 //! ```
 //!
-//! NPUs are those that the job uses. Ignored: the first step, which waits for nothing, and all that is no
+//! e is the statistical efficiency, 1 unless it is given: the progress that a sample makes, over what it makes where
+//! updates are not stale (Qiao et al., "Pollux", OSDI'21, §2). NPUs are those that the job uses. Ignored: the first step, which waits for nothing, and all that is no
 //! step: loading, evaluation, checkpoints, failures and what is computed again after them.
 
 use schemars::JsonSchema;
@@ -29,6 +30,11 @@ pub struct Target {
     /// Number of iterations.
     #[schemars(range(min = 1))]
     pub steps: Option<u64>,
+    /// Progress of a sample over what it makes without stale gradients or other shortcuts, above 0: `0.8` takes
+    /// a quarter more of them. 1 if left out, and results say that it is not modelled.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 0.8)]
+    pub statistical_efficiency: Option<f64>,
     /// Price of an NPU for an hour, in any currency; the cost is in the same.
     #[schemars(extend("minimum" = 0))]
     #[schemars(example = 2.5)]
@@ -90,12 +96,20 @@ impl Target {
                 ));
             }
         }
+        if let Some(part) = self.statistical_efficiency.filter(|e| !(*e > 1e-6 && *e <= 1e6)) {
+            return Err(WorkloadError::new(
+                "workload.target.statistical_efficiency",
+                part,
+                "it is not between 0.000001 and 1,000,000",
+                "for example `0.8`, or leave it out",
+            ));
+        }
         let field = format!("workload.target.{name}");
         if count == 0 {
             return Err(WorkloadError::new(field, 0, "nothing is trained", "give 1 or more"));
         }
         let each = match name {
-            "steps" => return Ok(count),
+            "steps" => return Ok(self.with_efficiency(count)),
             "samples" => work.map(|work| work.samples),
             _ => work.and_then(|work| work.samples.checked_mul(work.tokens?)),
         };
@@ -104,7 +118,18 @@ impl Target {
             let why = format!("the workload does not say how many {name} a step has");
             WorkloadError::new(field, count, why, format!("give {known} instead"))
         })?;
-        Ok(count.div_ceil(each))
+        Ok(self.with_efficiency(count).div_ceil(each))
+    }
+
+    /// So many steps, samples or tokens, and as many more as their progress is less.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a count")]
+    #[expect(clippy::cast_sign_loss, reason = "it is positive")]
+    fn with_efficiency(&self, count: u64) -> u64 {
+        match self.statistical_efficiency {
+            None => count,
+            // What is a whole number but for rounding is one.
+            Some(part) => (count as f64 / part * (1.0 - 1e-12)).ceil() as u64,
+        }
     }
 }
 
@@ -159,6 +184,11 @@ mod tests {
         assert_eq!((found.samples, found.tokens), (Some(300), Some(3000)));
         let samples = Target { samples: Some(300), ..Target::default() };
         assert_eq!(samples.steps(Some(&STEP)), Ok(3));
+        // 300 / 0.75 are 400 samples, in steps of 100.
+        let stale = Target { statistical_efficiency: Some(0.75), ..samples };
+        assert_eq!(stale.steps(Some(&STEP)), Ok(4));
+        let whole = Target { statistical_efficiency: Some(1.0), ..samples };
+        assert_eq!(whole.steps(Some(&STEP)), Ok(3));
     }
 
     #[test]
@@ -184,5 +214,10 @@ mod tests {
         assert_eq!(refused(nothing, None).0, "workload.target.steps");
         let endless = Target { watts_per_npu: Some(f64::INFINITY), ..samples };
         assert_eq!(refused(endless, Some(&STEP)).0, "workload.target.watts_per_npu");
+        for none in [0.0, -1.0, f64::NAN] {
+            let target = Target { statistical_efficiency: Some(none), ..samples };
+            let field = "workload.target.statistical_efficiency";
+            assert_eq!(refused(target, Some(&STEP)).0, field);
+        }
     }
 }

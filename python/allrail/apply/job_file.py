@@ -61,6 +61,7 @@ def _made(decision: Decision) -> dict[str, str]:
     if decision.npus == 1:
         raise Inapplicable("one rank exchanges nothing")
     keep_to("allrail", decision)
+    rows = _rows(decision)
     order = ranked(decision, _TITLE)
     sizes = zip(decision.dimensions, taken, strict=True)
     dimensions = [{**one, "size": size} for one, size in sizes if size > 1]
@@ -101,11 +102,31 @@ def _made(decision: Decision) -> dict[str, str]:
         "# Copy it beside the script that torchrun starts, or name it by ALLRAIL_JOB.\n"
         "# On several hosts add `interfaces` and `secret`.\n"
     )
+    if rows:
+        head += f"# Gradients of {', '.join(rows)} travel as rows: in the script these are\n"
+        head += '# `nn.Embedding(..., sparse=True)`, under `schedule(..., sparse="gather")`.\n'
     return {"allrail.yaml": head + yaml_text(job), **found}
 
 
 _OF_JOBS = ("tensor", "coordination", "send_ahead")
 """Keys of a job's schedule that make no plan."""
+
+
+def _rows(decision: Decision) -> list[str]:
+    """The tables whose gradients travel as rows, which a script says to the runtime."""
+    said = decision.workload.get("sparse") or ()
+    for one in said:
+        if one["exchange"] == "auto":
+            why = f"how the gradient of `{one['table']}` travels is left open (`exchange: auto`)"
+            hint = "write `exchange: rows` or `dense`: `allrail simulate` says which is quicker"
+            raise Inapplicable(why, hint=hint)
+    rows = [one["table"] for one in said if one["exchange"] == "rows"]
+    for key in ("exchange", "backup_workers"):
+        if rows and f"tensor.{key}" in (done := decided(decision)):
+            value = written(f"tensor.{key}", done[f"tensor.{key}"])
+            why = f"{_TITLE} gathers the rows of `{rows[0]}` from all ranks: no `{value}`"
+            raise Inapplicable(why, hint=f"write `exchange: dense`, or leave `{value}` out")
+    return rows
 
 
 def _asked(decision: Decision, taken: tuple[int, ...]) -> dict[str, Any]:

@@ -260,7 +260,7 @@ def _schedules(fixed: Mapping[str, Any]) -> list[Schedule]:
         if not known:
             names = list(dict.fromkeys(one.name for one in (*SCHEDULES, *_NAMED)))
             raise InputError(
-                "no such schedule of a pipeline",
+                "plans have no such schedule of a pipeline",
                 source="--fix",
                 value=f"schedule={name}",
                 hint=did_you_mean(str(name), names),

@@ -46,6 +46,16 @@ def _asked(workload: Mapping[str, Any]) -> dict[str, Any]:
     return DEFAULTS | dict(workload.get("parallelism") or {})
 
 
+def table_of_rows(workload: Mapping[str, Any]) -> str:
+    """Return a table whose gradient travels as rows, or may; empty if there is none.
+
+    Args:
+        workload: As a scenario has it.
+    """
+    said = workload.get("sparse") or ()
+    return next((one["table"] for one in said if one.get("exchange") != "dense"), "")
+
+
 def _nothing(
     parallelism: Mapping[str, Any], workload: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> str:
@@ -68,6 +78,7 @@ class Tool:
         numberings: Of `PP_INSIDE` and `DP_INSIDE`: what it can make of ranks; matters where a
             pipeline and its replicas use different dimensions.
         spread: The same with `ep`; None: as without.
+        rows: Whether gradients of embedding tables travel as rows (`workload.sparse`).
         lossy: Whether it has `compression` and `every`, which change what replicas exchange.
         rules: Says what it lacks that depends on several keys or on the model's sizes; empty if
             nothing. Given `parallelism`, `workload` and the sizes of the transformer.
@@ -82,6 +93,7 @@ class Tool:
     launch: str = "compiled"
     numberings: tuple[str, ...] = (PP_INSIDE, DP_INSIDE)
     spread: tuple[str, ...] | None = None
+    rows: bool = False
     lossy: bool = False
     rules: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = field(
         default=_nothing
@@ -118,6 +130,8 @@ class Tool:
             return f"{self.title} has no `compression`"
         if not self.lossy and (workload.get("every") or 1) > 1:
             return f"{self.title} has no `every: {workload['every']}`"
+        if not self.rows and (table := table_of_rows(workload)):
+            return f"{self.title} has no `sparse: [{{table: {table}, ...}}]`"
         if workload.get("lag"):
             return f"{self.title} has no `lag: {workload['lag']}`"
         if why := self.rules(asked, workload, sizes or {}):
@@ -246,7 +260,7 @@ def _of_its_pipeline(parallelism: Mapping[str, Any], launch: str) -> str:
 
 TOOLS: dict[str, Tool] = {
     # Every rank keeps the whole state of the optimizer, as it would under DDP.
-    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0,)}, lossy=True),
+    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0,)}, rows=True, lossy=True),
     "ddp": Tool("DDP", {**_CUTS_NOTHING, "zero": (0,)}),
     "fsdp": Tool("FSDP2", {**_CUTS_NOTHING, "zero": (2, 3)}, beside=("tp", "cp", "pp")),
     "megatron": Tool(

@@ -16,6 +16,7 @@ from allrail.scenario.algorithms import (
     PerDimension,
 )
 from allrail.scenario.fields import (
+    U64_MAX,
     Amount,
     Count,
     CountOrWord,
@@ -414,6 +415,9 @@ class Parallelism(Node):
             "chimera",
             "zero_bubble",
             "dual_pipe",
+            "pipedream",
+            "pipedream_2bw",
+            "pipemare",
             what="a schedule of a pipeline",
         ),
     ] = Field(default="1f1b", description="In which order a stage runs its microbatches.")
@@ -563,6 +567,38 @@ class SlowLinks(Node):
     )
 
 
+class SparseGradient(Node):
+    """An embedding table whose gradient may travel as rows."""
+
+    table: Annotated[str, Text()] = Field(
+        description="Name of the model's layer: an embedding table that every replica has."
+    )
+    exchange: Annotated[
+        str, OneOf("auto", "rows", "dense", what="an exchange of a table's gradient")
+    ] = Field(
+        default="auto",
+        description="How its gradient travels: as `rows`, `dense`, or as it makes the simulated"
+        " step shorter (`auto`).",
+    )
+    rows: Annotated[int, Count(1, U64_MAX)] | None = Field(
+        default=None,
+        description="Number of rows that the batch of a rank touches in an iteration; as many "
+        "as it looks up, and at most the table's, if left out.",
+    )
+    fraction: Annotated[float, Number(above=0, example="0.02")] | None = Field(
+        default=None,
+        description="The same as a part of the table, above 0 and up to 1, instead of `rows`.",
+    )
+    overlap: Annotated[float, Number(low=0, example="0.3")] = Field(
+        default=0.0,
+        description="Part of a rank's rows that all ranks touch, from 0 to 1; the others are "
+        "its own.",
+    )
+    index: Annotated[str, Quantity("size")] = Field(
+        default="8 B", description="Size of the place that travels with a row."
+    )
+
+
 class Compression(Node):
     """How gradients are made smaller on their way."""
 
@@ -593,6 +629,12 @@ class Target(Node):
     )
     steps: Annotated[int, Amount()] | None = Field(
         default=None, description="Number of iterations."
+    )
+    statistical_efficiency: Annotated[float, Number(above=0, example="0.8")] | None = Field(
+        default=None,
+        description="Progress of a sample over what it makes without stale gradients or other "
+        "shortcuts, above 0: `0.8` takes a quarter more of them. 1 if left out, and"
+        " results say that it is not modelled.",
     )
     price_per_npu_hour: Annotated[float, Number(low=0, example="2.5")] | None = Field(
         default=None,
@@ -639,6 +681,11 @@ class Workload(Node):
     compression: Compression | None = Field(
         default=None,
         description="How gradients are made smaller on their way; not at all if left out.",
+    )
+    sparse: tuple[SparseGradient, ...] = Field(
+        default=(),
+        description="Embedding tables whose gradients may travel as rows; all other gradients "
+        "are dense. `[{table: embedding, rows: 4000}]`.",
     )
     every: Annotated[int, Count(1)] = Field(
         default=1,
@@ -687,10 +734,11 @@ class Workload(Node):
         description="By how much longer computing takes while gradients of the NPU are "
         "exchanged: `0.2` is a fifth.",
     )
-    lag: Annotated[int, Count(0, 1)] = Field(
+    lag: Annotated[int, Count(0, 64)] = Field(
         default=0,
         description="How many iterations later gradients are applied: with 1, an iteration "
-        "waits for those of the one before the last.",
+        "waits for those of the one before the last, with `k` for those of the k-th"
+        " before the last (bounded staleness).",
     )
     target: Target | None = Field(
         default=None,

@@ -6,7 +6,7 @@
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `agreements`: what
 //!    ranks agree on first, other collectives too; `apart`: gradients of workers that exchange with parameter servers;
-//!    `facts`: what the graph says of gradients.
+//!    `facts`: what the graph says of gradients; `sparse`: tables whose gradients travel as rows or dense.
 //! 5. [`communicator`]: what carries collectives and messages, in every world.
 //! 6. [`outcome`]: what came out: figures, critical path, links, what-ifs.
 //!
@@ -27,6 +27,7 @@ pub mod players;
 mod ranking;
 pub mod run;
 pub mod scenario;
+mod sparse;
 
 pub use bound::{Bound, BoundResult, bound};
 pub use communicator::ranks::algorithms::{Algorithms, AllToAll};

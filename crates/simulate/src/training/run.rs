@@ -36,6 +36,7 @@ use crate::training::outcome::summary::summarise;
 use crate::training::packet_size;
 use crate::training::players::Players;
 use crate::training::scenario::{TrainingScenario, WhatIf};
+use crate::training::sparse;
 
 /// A step graph with all that says how it is run.
 pub struct Job<'a> {
@@ -62,6 +63,23 @@ pub fn simulate(
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
+    let Some((decided, told)) = sparse::decide(scenario, observer)? else {
+        return simulate_decided(scenario, timeline, observer);
+    };
+    let mut result = simulate_decided(&decided, timeline, observer)?;
+    result.notes.extend(told);
+    Ok(result)
+}
+
+/// Simulates a training scenario whose tables are `rows` or `dense`; those that are `auto` are dense.
+///
+/// # Errors
+/// As for [`simulate`].
+pub(super) fn simulate_decided(
+    scenario: &TrainingScenario,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
     let begin = Instant::now();
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
     let mut workload = scenario.timed_workload()?;
@@ -79,9 +97,10 @@ pub fn simulate(
             .flat_map(|part| &part.notes)
             .chain(&built.notes)
             .cloned()
+            .chain(stale(&workload))
             .collect(),
         perturbation: built.perturbation(&workload, scenario.seed),
-        iterations: whole_pairs(workload.iterations, workload.lag),
+        iterations: whole_rounds(workload.iterations, workload.lag),
         work: built.work,
     };
     let target = workload.target;
@@ -104,8 +123,13 @@ pub fn simulate(
 pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
     Ok(match allrail_workload::formats::build(workload, sizes)? {
         Some(foreign) => {
-            if workload.compression.is_some() || workload.every > 1 {
-                let key = if workload.every > 1 { "every" } else { "compression" };
+            let sparse = !workload.sparse.is_empty();
+            if workload.compression.is_some() || workload.every > 1 || sparse {
+                let key = match workload.every {
+                    2.. => "every",
+                    _ if sparse => "sparse",
+                    _ => "compression",
+                };
                 return Err(field(
                     format!("workload.{key}"),
                     "given",
@@ -429,11 +453,16 @@ fn drive(
     let disturbed = |player: u32, node: NodeId, iteration: u32| {
         job.perturbation.factor(players.actors[player as usize], node, iteration)
     };
-    let barrier = parameters.has_barrier()?;
+    // A pipeline that is never flushed has no moment at which all updates are there.
+    let barrier = parameters.has_barrier()? && scenario.workload.parallelism.schedule.flushes();
     // ASTRA-sim's loops end with their last pass, and its times are compared.
     let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
     let overlaps = !barrier || scenario.workload.lag > 0;
-    let overlap = u32::from(overlaps && job.iterations > 1 && !foreign);
+    let overlap = if overlaps && job.iterations > 1 && !foreign {
+        scenario.workload.delay().max(1)
+    } else {
+        0
+    };
     let settings = Settings {
         iterations: job.iterations + overlap,
         measured: job.iterations,
@@ -449,18 +478,29 @@ fn drive(
         slowdown: scenario.workload.exchange_slowdown,
         timeline,
     };
-    let drawn = Drawn { lag: scenario.workload.lag, seed: scenario.seed };
+    let drawn = Drawn { lag: scenario.workload.delay(), seed: scenario.seed };
     let coordination = scenario.schedule.coordination.as_ref();
     let fabric = &scenario.fabric;
     let tensors = Tensors::new(job.graph, players, fabric, &parameters, coordination, drawn)?;
     Driver::new(job.graph, players, communicator, tensors, &settings)?.run(observer)
 }
 
-/// With a lag two iterations are under way and may end together, so that behind the first an even number
-/// is measured.
-fn whole_pairs(iterations: u32, lag: u32) -> u32 {
-    let odd = lag > 0 && iterations > 1 && iterations.is_multiple_of(2);
-    iterations + u32::from(odd)
+/// With a lag of k, 1 + k iterations are under way and may end together, so that behind the first a multiple
+/// of as many is measured.
+fn whole_rounds(iterations: u32, lag: u32) -> u32 {
+    1 + (iterations - 1).next_multiple_of(lag + 1)
+}
+
+/// That gradients which are applied later cost more than their time.
+fn stale(workload: &Workload) -> Option<String> {
+    let told = workload.target.and_then(|target| target.statistical_efficiency);
+    (workload.lag > 0 && told.is_none()).then(|| {
+        format!(
+            "gradients are applied {} iterations late: what that costs in convergence is not modelled \
+             (`target.statistical_efficiency`)",
+            workload.lag
+        )
+    })
 }
 
 /// Policies that rank gradients have their word down in the dimensions' queues; the others leave it

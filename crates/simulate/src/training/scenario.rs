@@ -187,12 +187,13 @@ impl TrainingScenario {
                 "4 are enough for a steady state; the first is not measured",
             ));
         }
-        if self.workload.lag > 1 {
+        const MOST_LATE: u32 = 64;
+        if self.workload.lag > MOST_LATE {
             return Err(field(
                 "workload.lag".to_owned(),
                 self.workload.lag,
-                "gradients wait an iteration at most",
-                "0 or 1",
+                "gradients are applied up to 64 iterations later",
+                "0 to 64",
             ));
         }
         if let Some(updates) = self.workload.updates {
@@ -293,6 +294,7 @@ impl TrainingScenario {
     /// The tensor scheduler is wrong: names its key.
     pub fn timed_workload(&self) -> Result<Workload, SimulateError> {
         let mut workload = self.workload.clone();
+        workload.by_servers = ServerCommunicator::asked(&self.tensor());
         if workload.updates.is_none() && workload.model.is_laid_out() {
             let tensor = self.tensor();
             let together = tensor.has_barrier()? && !ServerCommunicator::asked(&tensor);

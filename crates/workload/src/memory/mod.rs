@@ -123,7 +123,7 @@ impl Memory {
 pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
     let on = |position: u32| {
         let states = states::on(plan, position);
-        let passes = passes::of(plan, &orders[position as usize]);
+        let passes = passes::of(plan, position, &orders[position as usize]);
         let [parameters, gradients, optimizer, gathered, activations, working, loss] = [
             states.parameters,
             states.gradients,

@@ -64,10 +64,15 @@ struct Piece {
 }
 
 /// In the order of a position's passes.
-pub(super) fn of(plan: &Plan<'_>, order: &[Slot]) -> Held {
+pub(super) fn of(plan: &Plan<'_>, position: u32, order: &[Slot]) -> Held {
     let pieces: Vec<Piece> =
         (0..plan.pipeline.total_pieces()).map(|index| piece(plan, index)).collect();
     let (mut kept, mut most) = (0u64, Held::default());
+    if !plan.pipeline.flushes() {
+        // What is in flight when a step begins.
+        let behind = u64::from(plan.pipeline.positions - 1 - position);
+        kept = pieces[position as usize].kept.saturating_mul(behind);
+    }
     for slot in order {
         let piece = &pieces[slot.piece as usize];
         let held = match slot.turn {

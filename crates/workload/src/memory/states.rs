@@ -4,7 +4,9 @@
 //! |---|---|
 //! | parameters | parameters on the NPU × width; with ZeRO 3 the shards, which are the optimizer's copy in 32 bits |
 //! | gradients | the same × width of gradients, over the replicas with ZeRO 2 and 3; whole where they travel once for several microbatches; twice with `separate_sums`, once in the width of parameters |
+//! | rows | of a table whose gradient travels as rows, in place of its gradient: those of all ranks with their places; with servers a rank's own, twice |
 //! | optimizer | Adam: 12 per parameter below fp32 (a copy and two moments), 8 at fp32; over the replicas with ZeRO 1 to 3; less the copy where parameters are it |
+//! | versions | the same × those that a pipeline without a flush keeps at its stage (`PipeDream`: one a microbatch in flight; 2BW: two); gradients that are applied k steps later are there 1 + k times |
 //! | gathered | with ZeRO 3 the largest blocks that are whole at once, × width; all with `reshard: false` |
 //!
 //! While it updates, an optimizer has a copy of gradients in 32 bits where they have fewer, of its shards: DeepSpeed's
@@ -41,6 +43,10 @@ pub(super) fn on(plan: &Plan<'_>, position: u32) -> States {
         let tied = direction == 0 && piece + 1 == pieces && plan.pipeline.positions > 1;
         add(plan, piece, tied, &mut states);
     }
+    states.parameters = states.parameters.saturating_mul(plan.versions(position));
+    if travels(plan) {
+        states.gradients = states.gradients.saturating_mul(plan.sets_of_gradients());
+    }
     if gathers(plan) && plan.workload.parallelism.reshard {
         let in_use = held_pieces(plan, position).map(|(piece, _)| in_use(plan, piece));
         states.gathered = in_use.max().unwrap_or(0);
@@ -50,8 +56,12 @@ pub(super) fn on(plan: &Plan<'_>, position: u32) -> States {
 
 /// Whether parameters are in shards that are gathered to be used.
 pub(super) fn gathers(plan: &Plan<'_>) -> bool {
-    plan.workload.parallelism.zero >= 3
-        && plan.degree(Axis::Dp) * plan.degree(Axis::Cp) * plan.degree(Axis::Ep) > 1
+    plan.workload.parallelism.zero >= 3 && travels(plan)
+}
+
+/// Whether gradients travel between replicas.
+fn travels(plan: &Plan<'_>) -> bool {
+    plan.degree(Axis::Dp) * plan.degree(Axis::Cp) * plan.degree(Axis::Ep) > 1
 }
 
 /// The pieces of the model at a position, each with its direction.
@@ -99,7 +109,12 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, states: &mut States) {
     let dp = dp * plan.degree(Axis::Cp);
     let (mut dense, mut experts, mut tables) = (0u64, 0u64, 0u64);
     let mut replicas = dp * ep;
-    for layer in &plan.model.layers[plan.pieces[piece as usize].clone()] {
+    let (mut fewer, mut rows) = (0u64, 0u64);
+    for i in plan.pieces[piece as usize].clone() {
+        let layer = &plan.model.layers[i];
+        let (whole, kept) = plan.kept_rows(i);
+        fewer += whole;
+        rows = rows.saturating_add(kept);
         let (own, of_experts) = plan.parameters(layer);
         if matches!(layer.cut, Cut::Spatial { .. }) {
             replicas = dp * ep * op;
@@ -136,6 +151,7 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, states: &mut States) {
     let of_gradient = plan.gradient_precision.bytes();
     let whole = summed || zero < 2;
     more(&mut states.gradients, !whole, if whole { of_gradient } else { of_gradient.max(copy) });
+    states.gradients = states.gradients.saturating_sub(fewer).saturating_add(rows);
     if parallelism.separate_sums {
         more(&mut states.gradients, !whole, plan.width());
     }

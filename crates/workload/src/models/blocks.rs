@@ -355,6 +355,7 @@ impl Sizes<'_> {
             output: self.wide(),
             cut: Cut::Tensor { forward: self.wide(), backward: 0 },
             kernels: self.embedding_kernels(),
+            lookups: spec.patch.is_none().then_some(self.tokens),
             ..Layer::default()
         }
     }

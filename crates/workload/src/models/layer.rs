@@ -41,6 +41,8 @@ pub struct Layer {
     pub matrices: Vec<[u64; 2]>,
     /// Elements of one sample of attention's keys and values, which context parallelism sends round.
     pub keys: u64,
+    /// Of an embedding table: rows that one sample looks up.
+    pub lookups: Option<u64>,
     /// How it may be cut.
     pub cut: Cut,
     /// Its experts.

@@ -332,6 +332,7 @@ impl LayerSpec {
                 moved: 2 * output,
                 output,
                 matrices: vec![[table.rows, table.width]],
+                lookups: Some(table.lookups),
                 ..Layer::default()
             });
         }

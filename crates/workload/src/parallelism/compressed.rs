@@ -1,4 +1,4 @@
-//! How a layer's gradient travels: as it is, or by the workload's compression.
+//! How a layer's gradient travels: as it is, by the workload's compression, or a table's as rows (`rows.rs`).
 //!
 //! | when | what |
 //! |---|---|
@@ -62,6 +62,10 @@ impl Emitter<'_> {
         (parameters, span): (u64, Span),
         ready: &[NodeId],
     ) -> (Option<NodeId>, Time) {
+        let i = place as usize;
+        if let Some(done) = self.exchange_rows(position, i, name, (parameters, span), ready) {
+            return done;
+        }
         let kind = (Purpose::Data, Some(place), Pass::Backward);
         let Some(travel) = self.travel(layer, parameters, span) else {
             let zero = self.plan.workload.parallelism.zero;

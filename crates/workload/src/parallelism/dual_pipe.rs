@@ -50,6 +50,7 @@ impl Position {
             },
             direction,
             beside: false,
+            carried: false,
         }
     }
 

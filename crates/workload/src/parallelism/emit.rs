@@ -93,6 +93,8 @@ pub(crate) struct Stage {
     receives: Vec<NodeId>,
     /// By layer: the first node of an iteration that needs its parameters.
     pub(crate) users: BTreeMap<usize, Vec<NodeId>>,
+    /// Of a pipeline that is never flushed: what is between an update and the iteration but one.
+    pub(super) between: Option<NodeId>,
 }
 
 /// Adds nodes.
@@ -120,6 +122,7 @@ impl<'p> Emitter<'p> {
                 groups: BTreeMap::new(),
                 receives: Vec::new(),
                 users: BTreeMap::new(),
+                between: None,
             });
         }
         let pipeline = (!one).then(|| {

@@ -17,6 +17,8 @@
 //!
 //! A tied table whose two ends are on different stages: each end sends its gradient to the other
 //! first. The two copies of a stage of `chimera` and `dual_pipe` do the same for every layer.
+//!
+//! Pipelines that are never flushed: `unflushed.rs`.
 
 use std::collections::BTreeMap;
 
@@ -127,11 +129,17 @@ impl Emitter<'_> {
         let table = plan.model.tied.div_ceil(plan.degree(Axis::Tp));
         let bytes = table * plan.gradient_precision.bytes();
         let name = format!("{} tied gradient", plan.model.layers[i].name);
-        let waits: Vec<NodeId> = [ready].into_iter().chain(pending.table).collect();
+        let waits: Vec<NodeId> = match plan.pipeline.flushes() {
+            true => [ready].into_iter().chain(pending.table).collect(),
+            false => vec![self.with_carried(position, ready, pending.table)],
+        };
         if let Some((last, head, own)) = pending.head.take() {
             let what = (bytes, Purpose::Data, Pass::Backward);
             let (_, receive) = self.message((position, last), &name, what, &[ready]);
-            self.leave(last, vec![head], (plan.model.tied, None), vec![own, receive], pending);
+            // Without a flush the last stage has sent its part in the iteration before.
+            let own = plan.pipeline.flushes().then_some(own);
+            let both = own.into_iter().chain([receive]).collect();
+            self.leave(last, vec![head], (plan.model.tied, None), both, pending);
         }
         self.leave(position, vec![i], (0, None), waits, pending);
     }
@@ -213,7 +221,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn travels(&self, layer: &Layer, span: Span) -> bool {
+    pub(super) fn travels(&self, layer: &Layer, span: Span) -> bool {
         !matches!(layer.cut, Cut::Tables { .. }) && self.ranks(span) > 1
     }
 
@@ -268,7 +276,7 @@ impl Emitter<'_> {
             let shard = span.map(|span| if zero > 0 { self.sharded(span).0 } else { span });
             let replicas = shard.map_or(1, |shard| self.ranks(shard));
             let own = if zero > 0 { parameters.div_ceil(replicas) } else { parameters };
-            let time = self.plan.update(self.plan.updated(layer, own));
+            let time = self.plan.update(self.plan.updated(i, own));
             let time = time.checked_add(decoding).unwrap_or(time);
             // Without an exchange a script asks for its step once the backward pass is over.
             let begin = if apart { over[position] } else { begins[position] };
@@ -285,6 +293,10 @@ impl Emitter<'_> {
                     last = self.update(position, (&name, none), place(i), &[gathered]);
                 }
             }
+            if self.is_waited_for_later(position, i) {
+                self.carry_further(position, last);
+                continue;
+            }
             let together = apart || !self.plan.workload.parallelism.overlap_parameters;
             if let Some(first) = self.stages[position].first.filter(|_| together) {
                 // A step that averages, or gathers at once, returns when all parameters are there.
@@ -297,6 +309,6 @@ impl Emitter<'_> {
     }
 }
 
-fn place(layer: usize) -> u32 {
+pub(super) fn place(layer: usize) -> u32 {
     u32::try_from(layer).expect("few layers")
 }

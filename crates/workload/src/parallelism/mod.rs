@@ -6,8 +6,10 @@
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - [`outline`]: every kind of pass once.
 //! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
+//! - `unflushed`: updates of pipelines that are never flushed.
 //! - [`context`]: tokens of a sample on several ranks.
 //! - [`shards`]: states over replicas.
+//! - [`rows`]: gradients of embedding tables as rows.
 //! - `experts`: tokens to experts and back.
 //! - [`split`]: actors of their own for slow ranks.
 //!
@@ -29,9 +31,11 @@ mod overlapped;
 mod passes;
 mod pieces;
 pub(crate) mod plan;
+pub mod rows;
 pub mod shards;
 pub mod spec;
 pub mod split;
+mod unflushed;
 
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
@@ -126,6 +130,8 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     notes.extend(plan.uneven_stages());
     notes.extend(plan.idle_pieces());
     notes.extend(plan.context_notes());
+    notes.extend(plan.flush_notes());
+    notes.extend(plan.row_notes());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {
         notes.push(format!("{tokens} tokens a sample"));
@@ -181,8 +187,8 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
             for slot in [slot].into_iter().chain(other) {
                 next[position] += 1;
                 left[index(*slot)] -= u32::from(slot.ends());
-                let last = slot.ends() && left[index(*slot)] == 0;
-                turns.push((*slot, last, last || (slot.ends() && plan.reduces_each())));
+                let last = slot.ends() && plan.pipeline.is_last(*slot, left[index(*slot)]);
+                turns.push((*slot, last, last || (slot.ends() && plan.leaves_each())));
             }
             moved = true;
             let done = match turns.as_slice() {
@@ -194,7 +200,9 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
                 }
             };
             for ((slot, last, leaves), done) in turns.into_iter().zip(done) {
-                if leaves {
+                if leaves && plan.updates_each() {
+                    emitter.step_at_once(position, &done, slot.microbatch);
+                } else if leaves {
                     let microbatch = (!last).then_some(slot.microbatch);
                     emitter.gradients(position, &done, microbatch, &mut pending);
                 }
@@ -208,6 +216,7 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
         next.iter().zip(orders).all(|(next, order)| *next == order.len()),
         "every order of passes can be run to its end"
     );
+    emitter.carry_on(&handed);
     emitter.updates(pending);
     emitter.close_chains();
     emitter.builder.finish()

@@ -16,9 +16,15 @@
 //!   does: position i does it i microbatches later, so that it fills what would be idle and every position keeps
 //!   as many microbatches as 1F1B's first.
 //! - `dual_pipe` (DeepSeek-V3): see `dual_pipe.rs`.
+//! - `pipedream`, `pipedream_2bw`, `pipemare` (`PipeDream`, Narayanan et al., SOSP'19, §3.2; `PipeDream`-2BW,
+//!   ICML'21; `PipeMare`, Yang et al., `MLSys`'21): 1F1B that is never flushed. The k-th forward pass of position i
+//!   is followed by the backward pass of the microbatch that came p − 1 − i before, which in the first
+//!   p − 1 − i turns of a step is one of the step before. The first iteration has no step before it: it runs these
+//!   backward passes all the same, and is not measured.
 //!
 //! The bubble of the first two, with f and b the time of one pass: (p − 1)(f + b) of
-//! (m + p − 1)(f + b); of `zero_bubble`, with b of the inputs and w of the weights, (p − 1)(f + b − w).
+//! (m + p − 1)(f + b); of `zero_bubble`, with b of the inputs and w of the weights, (p − 1)(f + b − w); of what is
+//! never flushed, 0: a step of m microbatches takes m(f + b) of the slowest stage.
 
 use super::dual_pipe;
 use crate::error::WorkloadError;
@@ -50,6 +56,8 @@ pub struct Slot {
     pub direction: u32,
     /// Whether it runs side by side with the next one in order.
     pub beside: bool,
+    /// Whether its gradient was sent in the iteration before.
+    pub carried: bool,
 }
 
 impl Slot {
@@ -120,8 +128,26 @@ impl Pipeline {
                 "`dual_pipe` needs two for every stage",
                 format!("at least {}", 2 * p),
             ),
+            schedule if !self.flushes() && m < p => fail(
+                "microbatches",
+                m,
+                &format!("`{}` has one in flight for every stage", schedule.tag()),
+                format!("at least {p}"),
+            ),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a step ends with an empty pipeline.
+    #[must_use]
+    pub const fn flushes(&self) -> bool {
+        self.schedule.flushes() || self.positions == 1
+    }
+
+    /// Whether a pass is the last of a step at its position, given how many of its kind are left.
+    #[must_use]
+    pub const fn is_last(&self, slot: Slot, left: u32) -> bool {
+        if self.flushes() { left == 0 } else { slot.microbatch + 1 == self.microbatches }
     }
 
     /// The passes of every position, in order.
@@ -155,8 +181,18 @@ impl Pipeline {
             if turn != Turn::Forward {
                 piece = v - 1 - piece;
             }
-            Slot { turn, microbatch, piece: piece * p + position, direction: 0, beside: false }
+            let piece = piece * p + position;
+            Slot { turn, microbatch, piece, direction: 0, beside: false, carried: false }
         };
+        if !self.flushes() {
+            let behind = p - 1 - position;
+            let pair = |k: u32| {
+                let backward = slot((k + total - behind) % total, Turn::Backward);
+                let carried = k == 0 && behind > 0;
+                [slot(k, Turn::Forward), Slot { carried, ..backward }]
+            };
+            return (0..total).flat_map(pair).collect();
+        }
         let split = self.schedule == PipelineSchedule::ZeroBubble && p > 1;
         let mut order: Vec<Slot> = (0..warm_up).map(|k| slot(k, Turn::Forward)).collect();
         for k in 0..total {
@@ -212,6 +248,7 @@ impl Pipeline {
                     piece: u32::try_from(piece).expect("few stages"),
                     direction,
                     beside: false,
+                    carried: false,
                 });
             }
         }
@@ -251,6 +288,16 @@ mod tests {
         assert_eq!(shown(halves, 0), "F0 F1 F2 F3 I0 W0 F4 I1 W1 I2 W2 I3 W3 I4 W4");
         assert_eq!(shown(halves, 2), "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 I4 W2 W3 W4");
         assert_eq!(shown(flush, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+        // A step's first backward passes are of the last microbatches of the step before.
+        let steady = pipeline(4, 5, PipelineSchedule::PipeDream);
+        assert_eq!(shown(steady, 0), "F0 B2 F1 B3 F2 B4 F3 B0 F4 B1");
+        assert_eq!(shown(steady, 2), "F0 B4 F1 B0 F2 B1 F3 B2 F4 B3");
+        assert_eq!(shown(steady, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4");
+        let carried = |position: usize| -> Vec<bool> {
+            steady.orders()[position].iter().map(|slot| slot.carried).collect()
+        };
+        assert_eq!(carried(0).iter().filter(|carried| **carried).count(), 1);
+        assert!(carried(0)[1] && !carried(3).contains(&true));
     }
 
     #[test]
@@ -260,6 +307,7 @@ mod tests {
             PipelineSchedule::Chimera,
             PipelineSchedule::ZeroBubble,
             PipelineSchedule::DualPipe,
+            PipelineSchedule::PipeDream,
         ] {
             for (p, m) in [(2, 4), (4, 8), (4, 10), (8, 16), (12, 30)] {
                 let pipeline = pipeline(p, m, schedule);

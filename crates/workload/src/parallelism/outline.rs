@@ -72,8 +72,14 @@ pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, WorkloadEr
             if !ways.iter().any(|kind| (whole && kind.whole) || (apart && kind.apart)) {
                 continue;
             }
-            let slot =
-                |turn: Turn, piece: u32| Slot { turn, microbatch, piece, direction, beside: false };
+            let slot = |turn: Turn, piece: u32| Slot {
+                turn,
+                microbatch,
+                piece,
+                direction,
+                beside: false,
+                carried: false,
+            };
             let forward = (0..pieces).map(|piece| (slot(Turn::Forward, piece), false));
             let backward = (0..pieces).rev().flat_map(|piece| {
                 let leaves = ways[piece as usize].ends_apart == apart;

@@ -30,6 +30,8 @@ pub(crate) struct Handed {
     /// By (direction-free) microbatch and piece: what the pass waits for.
     forward: BTreeMap<(u32, u32), Vec<NodeId>>,
     backward: BTreeMap<(u32, u32), Vec<NodeId>>,
+    /// Passes that wait for what the iteration before hands on, by the same: their first nodes.
+    carried: BTreeMap<(u32, u32), NodeId>,
 }
 
 impl Handed {
@@ -37,6 +39,7 @@ impl Handed {
     pub(crate) fn ready(&self, slot: Slot) -> bool {
         let at = (slot.microbatch, slot.piece);
         match slot.turn {
+            _ if slot.carried => true,
             Turn::Forward => slot.piece == 0 || self.forward.contains_key(&at),
             Turn::Backward | Turn::Inputs => self.backward.contains_key(&at),
             // It comes after the inputs' part at the same position.
@@ -68,6 +71,12 @@ struct Walk {
 impl Emitter<'_> {
     /// Adds a pass; of a backward pass, which node gives which layer's gradient, ready to leave if it `leaves`.
     pub(crate) fn pass(&mut self, slot: Slot, leaves: bool, handed: &mut Handed) -> Done {
+        if slot.carried {
+            let position = self.plan.pipeline.position(slot.piece, slot.direction) as usize;
+            let none = (Time::ZERO, Pass::Backward);
+            let first = self.compute(position, "gradient of the step before", none, &[]);
+            handed.carried.insert((slot.microbatch, slot.piece), first);
+        }
         let mut walk = self.enter(slot, leaves, handed);
         while self.step(&mut walk) {}
         self.hand_on(walk, handed)
@@ -88,11 +97,21 @@ impl Emitter<'_> {
         })
     }
 
+    /// What is handed on to the next iteration is what its passes wait for.
+    pub(crate) fn carry_on(&mut self, handed: &Handed) {
+        for (at, first) in &handed.carried {
+            for before in handed.backward.get(at).into_iter().flatten() {
+                self.builder.carry(*first, *before);
+            }
+        }
+    }
+
     fn enter(&self, slot: Slot, leaves: bool, handed: &mut Handed) -> Walk {
         let plan = self.plan;
         let at = (slot.microbatch, slot.piece);
         let data = match slot.turn {
             Turn::Forward => handed.forward.remove(&at),
+            Turn::Backward | Turn::Inputs if slot.carried => None,
             Turn::Backward | Turn::Inputs => handed.backward.remove(&at),
             Turn::Weights => None,
         };

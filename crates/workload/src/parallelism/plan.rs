@@ -2,6 +2,7 @@
 //!
 //! A microbatch is the batch of a replica over the number of microbatches.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use allrail_core::Time;
@@ -11,6 +12,7 @@ use super::compressed;
 use super::layout::Layout;
 use super::order::Pipeline;
 use super::pieces;
+use super::rows::{self, Touched};
 use crate::compression::Compression;
 use crate::device::{self, Cost, Device};
 use crate::error::WorkloadError;
@@ -35,6 +37,8 @@ pub(crate) struct Plan<'w> {
     pub(crate) times: Vec<Times>,
     pub(crate) gradient_precision: Precision,
     pub(crate) compression: Option<Box<dyn Compression>>,
+    /// By layer: tables whose gradients travel as rows.
+    pub(crate) rows: BTreeMap<usize, Touched>,
 }
 
 /// Of one microbatch through one layer, on one NPU.
@@ -133,6 +137,7 @@ impl<'w> Plan<'w> {
             times: Vec::new(),
             gradient_precision: workload.gradient_precision.unwrap_or(workload.precision),
             compression: compressed::compression(workload)?,
+            rows: BTreeMap::new(),
             workload,
             model,
             layout,
@@ -143,6 +148,8 @@ impl<'w> Plan<'w> {
         plan.experts_go_together()?;
         plan.overlaps_tensors()?;
         plan.shards_go_together()?;
+        plan.goes_without_flush()?;
+        plan.rows = rows::find(&plan)?;
         plan.has_what_is_recomputed()?;
         plan.times = plan.times()?;
         plan.is_run_to_its_end()?;
@@ -450,9 +457,13 @@ impl<'w> Plan<'w> {
         }
     }
 
-    /// How many of an NPU's parameters of a layer an update changes: of tables, those of the rows
+    /// How many of an NPU's parameters of a layer, by its place, an update changes: of tables, those of the rows
     /// that were read, if none was read twice.
-    pub(crate) fn updated(&self, layer: &Layer, parameters: u64) -> u64 {
+    pub(crate) fn updated(&self, i: usize, parameters: u64) -> u64 {
+        if let Some(touched) = self.updated_by_rows(i, parameters) {
+            return touched;
+        }
+        let layer = &self.model.layers[i];
         let Cut::Tables { exchanged } = layer.cut else { return parameters };
         let batch = self.samples.saturating_mul(u64::from(self.pipeline.microbatches));
         parameters.min(exchanged.saturating_mul(batch))

@@ -162,6 +162,16 @@ pub enum PipelineSchedule {
     ZeroBubble,
     /// Two pipelines in opposite directions, forward and backward passes side by side.
     DualPipe,
+    /// 1F1B that is never flushed, with an update after every microbatch. A stage keeps the weights of every
+    /// microbatch in flight (PipeDream).
+    #[serde(rename = "pipedream")]
+    PipeDream,
+    /// 1F1B that is never flushed, with an update a step and two versions of the weights (PipeDream-2BW).
+    #[serde(rename = "pipedream_2bw")]
+    PipeDream2Bw,
+    /// The same with one version: a backward pass finds other weights than its forward pass (PipeMare).
+    #[serde(rename = "pipemare")]
+    PipeMare,
 }
 
 impl PipelineSchedule {
@@ -175,6 +185,33 @@ impl PipelineSchedule {
             Self::Chimera => "chimera",
             Self::ZeroBubble => "zero_bubble",
             Self::DualPipe => "dual_pipe",
+            Self::PipeDream => "pipedream",
+            Self::PipeDream2Bw => "pipedream_2bw",
+            Self::PipeMare => "pipemare",
+        }
+    }
+
+    /// Whether a step ends with an empty pipeline: all its passes are over before the next one's begin.
+    #[must_use]
+    pub const fn flushes(self) -> bool {
+        !matches!(self, Self::PipeDream | Self::PipeDream2Bw | Self::PipeMare)
+    }
+
+    /// Whether a stage updates its parameters after every microbatch, and not once a step.
+    #[must_use]
+    pub const fn updates_each_microbatch(self) -> bool {
+        matches!(self, Self::PipeDream)
+    }
+
+    /// How many versions of its weights a stage with so many behind it keeps: `PipeDream` one for each
+    /// microbatch in flight (Narayanan et al., SOSP'19, §3.3), `PipeDream`-2BW two (ICML'21, §3.1), `PipeMare`
+    /// one (Yang et al., `MLSys`'21).
+    #[must_use]
+    pub const fn versions(self, behind: u32) -> u64 {
+        match self {
+            Self::PipeDream => behind as u64 + 1,
+            Self::PipeDream2Bw => 2,
+            _ => 1,
         }
     }
 

@@ -69,7 +69,7 @@ impl From<Bound> for BoundResult {
 /// As the simulation would, of its workload.
 pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
-    let workload = &scenario.workload;
+    let workload = &scenario.timed_workload()?;
     if !workload.model.is_laid_out() {
         return Ok(Bound { memory: Memory::default(), step: None });
     }
@@ -77,9 +77,11 @@ pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
     if workload.compute.must_fit && memory.fits() == Some(false) {
         return Ok(Bound { memory, step: None });
     }
-    let outline = allrail_workload::outline(&scenario.timed_workload()?, &sizes)?;
-    let step = if is_plain(scenario)? { Some(Costs::of(&outline, scenario)?.step()) } else { None };
-    Ok(Bound { memory, step })
+    if !is_plain(scenario)? {
+        return Ok(Bound { memory, step: None });
+    }
+    let outline = allrail_workload::outline(workload, &sizes)?;
+    Ok(Bound { memory, step: Some(Costs::of(&outline, scenario)?.step()) })
 }
 
 /// Whether the argument holds: see the module.
@@ -94,11 +96,13 @@ fn is_plain(scenario: &TrainingScenario) -> Result<bool, SimulateError> {
         && parameters.backup_workers == 0
         && workload.iterations > 1
         && workload.lag == 0
+        && workload.parallelism.schedule.flushes()
         && workload.every == 1
         && workload.stragglers.is_empty()
         && workload.jitter.is_none()
         && workload.slow_links.is_none()
         && workload.compression.is_none()
+        && workload.sparse.is_empty()
         && parallelism.overlap_gradients)
 }
 

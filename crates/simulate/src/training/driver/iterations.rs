@@ -1,8 +1,8 @@
 //! Iterations: what a new one waits for, and who is told when that is over.
 //!
 //! A node is *gated* if it waits for nothing in its iteration, and a *waiter* if the graph says for what of
-//! the iteration before. With a lag both wait for all that the iteration before computes, and for all of
-//! the one before that.
+//! the iteration before. With a lag of k both wait for all that the iteration before computes, and for all of
+//! the k-th before that.
 
 use allrail_core::Time;
 
@@ -17,7 +17,9 @@ impl Driver<'_> {
             return;
         }
         // Records are kept of the iterations under way and of two that are over.
-        while self.iterations.len() > 2 && self.iterations[1].total_left == 0 {
+        // The newer one may be over first.
+        let over = |iteration: &Iteration| iteration.total_left == 0;
+        while self.iterations.len() > 2 && self.iterations.iter().take(2).all(over) {
             self.iterations.pop_front();
         }
         let mut missing = Vec::with_capacity(self.shape.states);
@@ -35,10 +37,10 @@ impl Driver<'_> {
         if number > 0 {
             for (player, actor) in (0u32..).zip(&self.players.actors) {
                 let computes = self.shape.computing[actor.index()] > 0;
-                // With a lag: all of the iteration before the last, and what the last one computes.
+                // With a lag: all of the iteration so many before the last, and what the last one computes.
                 let gates = match self.settings.lag {
                     0 => 1,
-                    _ => u32::from(number > 1) + u32::from(computes),
+                    lag => u32::from(number > lag) + u32::from(computes),
                 };
                 for id in &self.shape.gated[actor.index()] {
                     missing[self.shape.index(player, *id)] += gates;
@@ -79,6 +81,9 @@ impl Driver<'_> {
             records: vec![Record::default(); self.shape.states],
             missing,
         });
+        if number > 0 && number <= self.settings.lag {
+            self.begin_ungated(now, number);
+        }
         if number == 0 {
             if self.settings.iterations > 1 {
                 self.open(now);
@@ -95,7 +100,26 @@ impl Driver<'_> {
         }
     }
 
-    /// With a lag: what waits for the computing of an iteration, or for all of it one iteration later.
+    /// With a lag: players that compute nothing wait for nothing in the first iterations.
+    fn begin_ungated(&mut self, now: Time, number: u32) {
+        for player in 0..u32::try_from(self.players.len()).expect("few players") {
+            let actor = self.players.actors[player as usize].index();
+            if self.shape.computing[actor] > 0 {
+                continue;
+            }
+            let nodes = [&self.shape.gated[actor], &self.shape.waiters[actor]];
+            let nodes: Vec<_> = nodes.into_iter().flatten().copied().collect();
+            for node in nodes {
+                let index = self.shape.index(player, node);
+                let iteration = self.iterations.back().expect("it is just opened");
+                if iteration.missing[index] == 0 {
+                    self.ready(now, Ran { player, node, iteration: number }, None);
+                }
+            }
+        }
+    }
+
+    /// With a lag: what waits for the computing of an iteration, or for all of it so many iterations later.
     pub(super) fn lag_on(&mut self, now: Time, ran: Ran, player_over: bool) {
         let mut released = Vec::new();
         if !self.shape.late[ran.node.index()] {
@@ -104,7 +128,7 @@ impl Driver<'_> {
             *left -= 1;
             released.extend((*left == 0).then_some(ran.iteration + 1));
         }
-        released.extend(player_over.then_some(ran.iteration + 2));
+        released.extend(player_over.then_some(ran.iteration + 1 + self.settings.lag));
         let actor = self.players.actors[ran.player as usize].index();
         for iteration in released.into_iter().filter(|number| *number < self.settings.iterations) {
             for place in 0..self.shape.gated[actor].len() + self.shape.waiters[actor].len() {
@@ -120,7 +144,7 @@ impl Driver<'_> {
 
     /// One thing less to wait for.
     pub(super) fn release(&mut self, now: Time, ran: Ran, cause: Ran) {
-        if self.iteration(ran.iteration).is_none() {
+        while self.iteration(ran.iteration).is_none() {
             self.open(now);
         }
         let index = self.shape.index(ran.player, ran.node);

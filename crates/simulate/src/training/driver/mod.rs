@@ -16,8 +16,8 @@
 //!
 //! The next iteration's nodes wait for those of this one that the graph says; with a *global barrier*
 //! they wait for all of these. A node that waits for nothing at all waits for its player's last
-//! iteration to end. With a *lag* both wait for the computing of this iteration and for all of the one before:
-//! what is exchanged meanwhile is applied one iteration later.
+//! iteration to end. With a *lag* of k both wait for the computing of this iteration and for all of the k-th before
+//! it: what is exchanged meanwhile is applied k iterations later.
 //!
 //! With *backup* workers an exchange does not wait for the last ranks (`partly`).
 //!

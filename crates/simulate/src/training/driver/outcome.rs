@@ -11,8 +11,8 @@ use crate::training::driver::record::{ByPass, Gap, Ran, Record};
 pub struct Settings<'a> {
     /// How many iterations; one at least.
     pub iterations: u32,
-    /// How many of them are measured: where iterations overlap, one more runs so that the last one
-    /// measured shares the network as the others do.
+    /// How many of them are measured: where iterations overlap, as many more run as may be under way with the
+    /// last one measured, so that it shares the network as the others do.
     pub measured: u32,
     /// Whether all nodes that wait for the previous iteration wait for all that any waits for.
     pub barrier: bool,
@@ -20,7 +20,7 @@ pub struct Settings<'a> {
     pub priority: Priority,
     /// How much longer than nominal a compute node takes; 1 where absent.
     pub slowness: Option<&'a dyn Fn(u32, NodeId, u32) -> f64>,
-    /// How many iterations later gradients are applied: 0 or 1.
+    /// How many iterations later gradients are applied.
     pub lag: u32,
     /// How many ranks an exchange of gradients does not wait for.
     pub backup: u32,
