@@ -122,13 +122,20 @@ def simulate_many(
 
 
 @checked
-def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan:
+def plan(
+    scenario: ScenarioLike,
+    *,
+    sets: Sets = (),
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Plan:
     """Plan a scenario without simulating it.
 
     Args:
         scenario: A file, a mapping or a `Scenario`.
         sets: Overrides.
         cache: Whether plans that are expensive to make are kept on disk.
+        progress: Told how far it is, in long searches.
 
     Returns:
         The plan, one `CollectivePlan` per collective.
@@ -138,7 +145,7 @@ def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan
     """
     loaded = _of_collectives(load_scenario(scenario, sets=sets))
     try:
-        return plan_for(loaded, cache=cache)
+        return plan_for(loaded, cache=cache, progress=progress)
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -111,24 +112,27 @@ def is_cached(scenario: Scenario) -> bool:
     return bool(runs or rows[scenario.schedule.policy].get("expensive"))
 
 
-def plan_for(scenario: Scenario, *, cache: bool = True) -> Plan:
+def plan_for(
+    scenario: Scenario, *, cache: bool = True, progress: Callable[[int, int], None] | None = None
+) -> Plan:
     """Plan a scenario, or take its plan from the cache.
 
     Args:
         scenario: What to plan.
         cache: Whether the cache may be read and written.
+        progress: Told how far it is.
 
     Raises:
         _core.InputError: The core refuses the scenario.
     """
     text = scenario.to_json()
     if not (cache and is_cached(scenario)):
-        return Plan(_core.plan(text))
+        return Plan(_core.plan(text, progress))
     path = cache_folder() / "plans" / f"{_core.plan_key(text)}.json"
     kept = _read(path, text)
     if kept is not None:
         return Plan(kept, cached=True)
-    made = _core.plan(text)
+    made = _core.plan(text, progress)
     with contextlib.suppress(InputError):  # a cache that cannot be written is no cache
         write_cached(path, made)
     return Plan(made)

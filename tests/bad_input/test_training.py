@@ -93,7 +93,7 @@ CASES = [
     ("tp: 1", "overlap_parameters: false", "workload.parallelism.overlap_parameters", "`zero: 2`"),
     ("tp: 1", "capacity_factor: 0", "workload.parallelism.capacity_factor", "not above 0"),
     ("tp: 1", "capacity_factor: 1.5", "workload.parallelism.capacity_factor", "no experts"),
-    ("tp: 1", "expert_nodes: 2", "workload.parallelism.expert_nodes", "lies on 1 nodes"),
+    ("tp: 1", "expert_nodes: 2", "workload.parallelism.expert_nodes", "lies on 1 node "),
     ("map: {dp: [0, 1]}", "map: [0, 1]", "workload.parallelism.map", "mapping"),
     ("map: {dp: [0, 1]}", "map: {ddp: [0]}", "workload.parallelism.map", "mean `dp`?"),
     ("map: {dp: [0, 1]}", "map: {dp: [-1]}", "workload.parallelism.map", "no dimension"),

@@ -111,7 +111,7 @@ def test_layers_without_shapes_are_squares_and_say_so():
     layers = {"layers": [{"name": "x", "parameters": 10_000, "flops": 1000}]}
     result, sent = simulated(model=layers, compression=SPECS["power_sgd"])
     assert sent == pytest.approx(2 * 3 / 4 * 4 * 2 * 200)
-    assert any("1 layers of unknown shapes" in note for note in result["notes"])
+    assert any("1 layer of unknown shape as" in note for note in result["notes"])
 
 
 def test_a_transformer_has_shapes():

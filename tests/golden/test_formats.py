@@ -163,7 +163,7 @@ def test_what_is_not_understood_is_exposed_communication_and_no_compute(folder, 
     told = json.loads(outcome.stdout)
     assert told["measured"] == {"communication whose collective is not known": 1}
     assert sum(told["measured_us"].values()) == pytest.approx(200), "the trace's"
-    assert outcome.stderr.startswith("warning: 1 of 1 communications, 100 % of their time")
+    assert outcome.stderr.startswith("warning: 1 of 1 communication, 100 % of their time")
     run = json.loads(allrail_cli("simulate", told["scenario"], "--json").stdout)
     assert run["compute_us"] == pytest.approx(140)
     assert run["exposed_us"]["other"] == pytest.approx(60)
@@ -373,9 +373,9 @@ def test_converted_graphs_without_waits_are_warned_of(folder, allrail_cli):
     assert full["step_time_us"] == pytest.approx(3552, abs=1)
     warned = [[note for note in run["notes"] if "upper bound" in note] for run in (bare, full)]
     assert [len(notes) for notes in warned] == [1, 0]
-    assert warned[0][0].startswith("warning: in the trace, 1 of 1 communications")
+    assert warned[0][0].startswith("warning: in the trace, 1 of 1 communication")
     outcome = allrail_cli("import", str(case / "bare" / "t.0.et"), "-o", "out")
-    assert "warning: in the trace, 1 of 1 communications" in outcome.stderr
+    assert "warning: in the trace, 1 of 1 communication" in outcome.stderr
 
 
 def layer_file(loop, layers, *, options=""):

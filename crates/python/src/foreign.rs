@@ -21,8 +21,8 @@ use crate::{form_error, raise, simulate_error, to_json};
 fn import_trace(py: Python<'_>, request: &str) -> PyResult<String> {
     let request: convert::Import =
         serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
-    let done = py.detach(|| convert::import(&request));
-    done.map(|report| to_json(&report)).map_err(|error| simulate_error(&SimulateError::from(error)))
+    let done = py.detach(|| convert::import(&request).map(|report| to_json(&report)));
+    done.map_err(|error| simulate_error(&SimulateError::from(error)))
 }
 
 /// The formats that are imported: name, about, the options that each reads.
@@ -38,8 +38,8 @@ fn formats_table() -> String {
 /// The name of the format that recognises a file; `None` if none does.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-fn recognise(path: PathBuf) -> Option<&'static str> {
-    formats::recognise(&path).map(allrail_workload::formats::Format::tag)
+fn recognise(py: Python<'_>, path: PathBuf) -> Option<&'static str> {
+    py.detach(|| formats::recognise(&path)).map(allrail_workload::formats::Format::tag)
 }
 
 /// Reads a program of MSCCL and lays it out as an algorithm under a name; returns it (JSON).
@@ -55,14 +55,14 @@ fn read_program(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
             hint,
         })
     })?;
-    Ok(to_json(&own.written()))
+    Ok(py.detach(|| to_json(&own.written())))
 }
 
 /// Refuses programs by name (JSON) of which one is not right.
 #[pyfunction]
-fn check_programs(programs: &str) -> PyResult<()> {
-    let read = serde_json::from_str::<OwnPrograms>(programs);
-    read.map(drop).map_err(|error| {
+fn check_programs(py: Python<'_>, programs: &str) -> PyResult<()> {
+    let read = py.detach(|| serde_json::from_str::<OwnPrograms>(programs).map(drop));
+    read.map_err(|error| {
         raise(&Report {
             field: "schedule.programs".to_owned(),
             value: String::new(),
@@ -85,8 +85,8 @@ fn export_chakra(
 ) -> PyResult<String> {
     let whose: Ranks =
         serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
-    let scenario = read(scenario, &Calls::new()).map_err(|error| simulate_error(&error))?;
-    let written = py.detach(|| export(&scenario, (&folder, name), whose));
+    let calls = Calls::new();
+    let written = py.detach(|| export(&read(scenario, &calls)?, (&folder, name), whose));
     written
         .map(|summary| {
             json!({

@@ -56,10 +56,6 @@ fn form_error(why: String) -> PyErr {
     simulate_error(&SimulateError::Form(why))
 }
 
-fn scenario_from(text: &str, calls: &Calls) -> PyResult<Scenario> {
-    read_scenario(text, calls).map_err(|error| simulate_error(&error))
-}
-
 fn read_scenario(text: &str, calls: &Calls) -> Result<Scenario, SimulateError> {
     let mut scenario = Scenario::from_json(text)?;
     scenario.schedule.plugins = calls.plugins();
@@ -143,18 +139,18 @@ fn simulate(
     most: Option<usize>,
 ) -> PyResult<String> {
     let calls = Calls::new();
-    let scenario = scenario_from(scenario, &calls)?;
-    let plan = plan.map(PlanFile::from_json).transpose().map_err(|error| simulate_error(&error))?;
     let mut watch = Watch::with_plugins(progress, &calls);
     let result = py.detach(|| {
-        allrail_simulate::simulate(&scenario, plan.as_ref(), timeline, &mut |done, total| {
-            watch.observe(done, total)
-        })
-    });
-    watch.end(result).map(|mut result| {
+        let scenario = read_scenario(scenario, &calls)?;
+        let plan = plan.map(PlanFile::from_json).transpose()?;
+        let mut result =
+            allrail_simulate::simulate(&scenario, plan.as_ref(), timeline, &mut |done, total| {
+                watch.observe(done, total)
+            })?;
         result.timeline_left_out = leave_out_long(&mut result.timeline, most);
-        to_json(&result)
-    })
+        Ok(to_json(&result))
+    });
+    watch.end(result)
 }
 
 /// Drops a timeline of more than `most` slices, and returns how many it had.
@@ -182,34 +178,36 @@ fn simulate_many(
 
 /// Plans every collective of a scenario.
 #[pyfunction]
-fn plan(py: Python<'_>, scenario: &str) -> PyResult<String> {
+#[pyo3(signature = (scenario, progress=None))]
+fn plan(py: Python<'_>, scenario: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let calls = Calls::new();
-    let scenario = scenario_from(scenario, &calls)?;
-    let mut watch = Watch::with_plugins(None, &calls);
+    let mut watch = Watch::with_plugins(progress, &calls);
     let plan = py.detach(|| {
+        let scenario = read_scenario(scenario, &calls)?;
         allrail_simulate::plan_watched(&scenario, &mut |done, total| watch.observe(done, total))
+            .map(|plan| to_json(&plan))
     });
-    watch.end(plan).map(|plan| to_json(&plan))
+    watch.end(plan)
 }
 
 /// The hash of everything that `plan` depends on.
 #[pyfunction]
 fn plan_key(py: Python<'_>, scenario: &str) -> PyResult<String> {
-    let scenario = scenario_from(scenario, &Calls::new())?;
-    py.detach(|| allrail_simulate::plan_key(&scenario)).map_err(|error| simulate_error(&error))
+    let calls = Calls::new();
+    py.detach(|| allrail_simulate::plan_key(&read_scenario(scenario, &calls)?))
+        .map_err(|error| simulate_error(&error))
 }
 
 /// Checks a plan; with a scenario, also that it was made for it.
 #[pyfunction]
 #[pyo3(signature = (plan, scenario=None))]
-fn check_plan(plan: &str, scenario: Option<&str>) -> PyResult<()> {
-    let plan = PlanFile::from_json(plan).map_err(|error| simulate_error(&error))?;
-    match scenario {
-        Some(text) => plan
-            .check_for(&scenario_from(text, &Calls::new())?)
-            .map_err(|error| simulate_error(&error)),
-        None => Ok(()),
-    }
+fn check_plan(py: Python<'_>, plan: &str, scenario: Option<&str>) -> PyResult<()> {
+    let calls = Calls::new();
+    let checked = py.detach(|| {
+        let plan = PlanFile::from_json(plan)?;
+        scenario.map_or(Ok(()), |text| plan.check_for(&read_scenario(text, &calls)?))
+    });
+    checked.map_err(|error| simulate_error(&error))
 }
 
 /// The JSON schema of every part of a scenario, by the name of its type.
@@ -308,68 +306,74 @@ fn fabric_error(error: FabricError) -> PyErr {
     simulate_error(&error.into())
 }
 
-fn topology_and_prices(
+/// What `look` finds of a fabric with `topology` (JSON), as JSON. Large networks take seconds to build, in
+/// which other threads of Python run and one of them may hear of Ctrl-C.
+fn of_topology<T: serde::Serialize>(
+    py: Python<'_>,
     fabric: &str,
     prices: Option<&str>,
-) -> PyResult<(Box<dyn GraphTopology>, Prices)> {
+    look: impl FnOnce(&dyn GraphTopology, &Prices) -> Result<T, FabricError> + Send,
+) -> PyResult<String> {
     let tree = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| form_error(error.to_string()))
+        serde_json::from_str::<Value>(text).map_err(|error| SimulateError::Form(error.to_string()))
     };
-    let topology = topologies::read(tree(fabric)?).map_err(fabric_error)?;
-    let prices = prices
-        .map_or(Ok(Prices::default()), |text| Prices::read(&tree(text)?).map_err(fabric_error))?;
-    Ok((topology, prices))
+    let found = py.detach(|| {
+        let topology = topologies::read(tree(fabric)?)?;
+        let prices = match prices {
+            Some(text) => Prices::read(&tree(text)?)?,
+            None => Prices::default(),
+        };
+        look(&*topology, &prices).map(|found| to_json(&found)).map_err(SimulateError::from)
+    });
+    found.map_err(|error: SimulateError| simulate_error(&error))
 }
 
 /// Counts, price, diameter and half-plane cut of a fabric with `topology`; builds and searches it.
 #[pyfunction]
 #[pyo3(signature = (fabric, prices=None))]
 fn graph_show(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    let (topology, prices) = topology_and_prices(fabric, prices)?;
-    py.detach(|| show::show(&*topology, &prices)).map(|shown| to_json(&shown)).map_err(fabric_error)
+    of_topology(py, fabric, prices, show::show)
 }
 
 /// The same from closed forms alone, without building it.
 #[pyfunction]
 #[pyo3(signature = (fabric, prices=None))]
-fn graph_count(fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    let (topology, prices) = topology_and_prices(fabric, prices)?;
-    Ok(to_json(&show::count(&*topology, &prices)))
+fn graph_count(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
+    of_topology(py, fabric, prices, |topology, prices| Ok(show::count(topology, prices)))
 }
 
 /// One plane of a fabric with `topology`, to be drawn: NPUs, nodes, cables with their kinds.
 #[pyfunction]
 fn graph_cables(py: Python<'_>, fabric: &str) -> PyResult<String> {
-    let (topology, _) = topology_and_prices(fabric, None)?;
-    py.detach(|| show::draw(&*topology)).map(|drawn| to_json(&drawn)).map_err(fabric_error)
+    of_topology(py, fabric, None, |topology, _| show::draw(topology))
 }
 
 /// One plane of a fabric with `topology` for other tools (JSON): how many NPUs, nodes, their names where they
 /// have some, and the cables, each with its two nodes, its rate in Gb/s and its latency in ns.
 #[pyfunction]
-fn graph_links(fabric: &str) -> PyResult<String> {
-    let (topology, _) = topology_and_prices(fabric, None)?;
-    let drawn = show::draw(&*topology).map_err(fabric_error)?;
-    let graph = topology.build().map_err(fabric_error)?;
-    let links: Vec<_> = graph
-        .cables()
-        .iter()
-        .map(|cable| {
-            let gbps = cable.wire.bandwidth.bytes_per_second() as f64 * 8.0 / 1e9;
-            (cable.ends[0].0, cable.ends[1].0, gbps, cable.wire.latency.as_us() * 1e3)
-        })
-        .collect();
-    let (npus, nodes, names) = (drawn.npus, drawn.nodes, drawn.names);
-    Ok(to_json(&serde_json::json!({"npus": npus, "nodes": nodes, "names": names, "links": links})))
+fn graph_links(py: Python<'_>, fabric: &str) -> PyResult<String> {
+    of_topology(py, fabric, None, |topology, _| {
+        let drawn = show::draw(topology)?;
+        let graph = topology.build()?;
+        let links: Vec<_> = graph
+            .cables()
+            .iter()
+            .map(|cable| {
+                let gbps = cable.wire.bandwidth.bytes_per_second() as f64 * 8.0 / 1e9;
+                (cable.ends[0].0, cable.ends[1].0, gbps, cable.wire.latency.as_us() * 1e3)
+            })
+            .collect();
+        let (npus, nodes, names) = (drawn.npus, drawn.nodes, drawn.names);
+        Ok(json!({"npus": npus, "nodes": nodes, "names": names, "links": links}))
+    })
 }
 
 /// What else a fabric with `topology` says of itself: whether its nodes have names, whether its
 /// dimensions share ports, the keys of a network that is small enough to be drawn.
 #[pyfunction]
 #[pyo3(signature = (fabric, prices=None))]
-fn graph_facts(fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    let (topology, _) = topology_and_prices(fabric, prices)?;
-    Ok(to_json(&show::facts(&*topology)))
+fn graph_facts(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
+    of_topology(py, fabric, prices, |topology, _| Ok(show::facts(topology)))
 }
 
 /// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON). With `counted`, one
@@ -377,15 +381,18 @@ fn graph_facts(fabric: &str, prices: Option<&str>) -> PyResult<String> {
 #[pyfunction]
 #[pyo3(signature = (fabric, counted=false))]
 fn graph_dimensions(py: Python<'_>, fabric: &str, counted: bool) -> PyResult<String> {
-    let tree = serde_json::from_str(fabric).map_err(|error| form_error(error.to_string()))?;
     // Counting over the cables of a large network takes seconds, in which Python may end it.
     let found = py.detach(|| {
-        Topology::read(tree).and_then(|topology| match counted {
+        let tree =
+            serde_json::from_str(fabric).map_err(|error| SimulateError::Form(error.to_string()))?;
+        let topology = Topology::read(tree)?;
+        match counted {
             true => topology.fabric(),
             false => topology.product(),
-        })
+        }
+        .map(|fabric| to_json(&fabric))
     });
-    found.map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
+    found.map_err(|error| simulate_error(&error))
 }
 
 /// Prices (JSON) with the defaults filled in.
@@ -411,9 +418,11 @@ fn topologies_table() -> String {
 #[pyfunction]
 fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let calls = Calls::new();
-    let scenario = scenario_from(scenario, &calls)?;
-    let proof = py.detach(|| allrail_simulate::prove::prove(&scenario));
-    Watch::with_plugins(None, &calls).end(proof).map(|proof| to_json(&proof))
+    let proof = py.detach(|| {
+        allrail_simulate::prove::prove(&read_scenario(scenario, &calls)?)
+            .map(|proof| to_json(&proof))
+    });
+    Watch::with_plugins(None, &calls).end(proof)
 }
 
 /// The version of the package.

@@ -7,17 +7,20 @@ use allrail_simulate::{SimulateError, jobs};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::{Watch, fabric_error, form_error, to_json};
+use crate::{Watch, fabric_error, to_json};
 
 type Work =
     fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, SimulateError>;
 
 fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
-    let request = serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
     let mut watch = Watch::new(progress);
-    let told = py.detach(|| work(request, &mut |done, total| watch.observe(done, total)));
-    let told = told.and_then(|told| told.ok_or(SimulateError::Interrupted));
-    watch.end(told).map(|told| told.to_string())
+    let told = py.detach(|| {
+        let request = serde_json::from_str(request)
+            .map_err(|error| SimulateError::Form(error.to_string()))?;
+        let told = work(request, &mut |done, total| watch.observe(done, total))?;
+        told.map(|told| told.to_string()).ok_or(SimulateError::Interrupted)
+    });
+    watch.end(told)
 }
 
 /// Places mixes of jobs on a fabric's boards; with `run`, runs the first one's at once.

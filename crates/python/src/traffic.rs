@@ -4,7 +4,7 @@ use allrail_simulate::traffic::{AllReduce, TrafficScenario, scenario, simulate};
 use pyo3::prelude::*;
 
 use crate::many::many;
-use crate::{Watch, simulate_error, to_json};
+use crate::{Watch, to_json};
 
 /// Simulates traffic (JSON) and returns the result (JSON).
 #[pyfunction]
@@ -14,10 +14,13 @@ fn simulate_traffic(
     scenario: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let scenario = TrafficScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
     let mut watch = Watch::new(progress);
-    let result = py.detach(|| simulate(&scenario, &mut |done, total| watch.observe(done, total)));
-    watch.end(result).map(|result| to_json(&result))
+    let result = py.detach(|| {
+        let scenario = TrafficScenario::from_json(scenario)?;
+        simulate(&scenario, &mut |done, total| watch.observe(done, total))
+            .map(|result| to_json(&result))
+    });
+    watch.end(result)
 }
 
 /// Simulates traffic of many scenarios at once, `threads` at a time (all cores where `None`).

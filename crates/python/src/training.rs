@@ -28,9 +28,9 @@ fn simulate_training(
     most: Option<usize>,
 ) -> PyResult<String> {
     let calls = Calls::new();
-    let scenario = read(scenario, &calls).map_err(|error| simulate_error(&error))?;
     let mut watch = Watch::with_plugins(progress, &calls);
     let result = py.detach(|| {
+        let scenario = read(scenario, &calls)?;
         simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total)).map(
             |mut result| {
                 result.timeline_left_out = leave_out_long(&mut result.timeline, most);
@@ -82,12 +82,15 @@ fn bound_training_many(
 /// The sizes of a transformer (JSON) by its Hugging Face `config.json`, what was assumed, and how many
 /// parameters it has.
 #[pyfunction]
-fn hugging_face(config: &str) -> PyResult<(String, Vec<String>, u64)> {
-    let config = serde_json::from_str(config).map_err(|error| form_error(error.to_string()))?;
-    let refused = |error| simulate_error(&SimulateError::from(error));
-    let (sizes, notes) = transformer(&config, None).map_err(refused)?;
-    let layers = sizes.model("model", None).map_err(refused)?;
-    Ok((to_json(&sizes), notes, layers.parameters()))
+fn hugging_face(py: Python<'_>, config: &str) -> PyResult<(String, Vec<String>, u64)> {
+    let found = py.detach(|| {
+        let config =
+            serde_json::from_str(config).map_err(|error| SimulateError::Form(error.to_string()))?;
+        let (sizes, notes) = transformer(&config, None)?;
+        let layers = sizes.model("model", None)?;
+        Ok((to_json(&sizes), notes, layers.parameters()))
+    });
+    found.map_err(|error: SimulateError| simulate_error(&error))
 }
 
 /// The model types of Hugging Face that are read, in alphabetical order.
@@ -142,9 +145,11 @@ fn needs_one_order(policy: &dyn TensorPolicy) -> bool {
 #[pyfunction]
 fn tensor_ranking(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let calls = Calls::new();
-    let scenario = read(scenario, &calls).map_err(|error| simulate_error(&error))?;
-    let found = py.detach(|| ranking(&scenario));
-    Watch::with_plugins(None, &calls).end(found).map(|found| to_json(&found))
+    let found = py.detach(|| {
+        let scenario = read(scenario, &calls)?;
+        ranking(&scenario).map(|found| to_json(&found))
+    });
+    Watch::with_plugins(None, &calls).end(found)
 }
 
 /// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.

@@ -144,7 +144,8 @@ def command(
         why="it is of layouts, which --model, --fabric and --npus ask for",
         hint="leave it out; `allrail simulate --out DIR` writes a report of what a plan does",
     )
-    plan = api.plan(job, sets=sets, cache=cache)
+    with output.Progress("planning") as progress:
+        plan = api.plan(job, sets=sets, cache=cache, progress=progress)
     if out is not None:
         plan.save(out)
     if as_json:

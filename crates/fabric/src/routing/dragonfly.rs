@@ -14,6 +14,7 @@
 
 use super::{Hop, RouteState, Routing};
 use crate::graph::{Graph, NodeId};
+use allrail_core::counted;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -251,7 +252,7 @@ fn other(number: u32, one: u32, two: u32) -> u32 {
 impl Routing for DragonflyRouting {
     fn about(&self) -> String {
         let way = if self.detours { "UGAL-L" } else { "minimal" };
-        format!("{way}, adaptive among parallel cables, {} channels", self.channels)
+        format!("{way}, adaptive among parallel cables, {}", counted(self.channels, "channel"))
     }
 
     fn channels(&self) -> u8 {

@@ -17,6 +17,7 @@ use super::layered::{Layered, Turn};
 use super::{Hop, RouteState, Routing};
 use crate::FabricError;
 use crate::graph::{Graph, NodeId};
+use allrail_core::counted;
 
 /// What to leave out of the rules; the default leaves out nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +82,8 @@ impl HammingMeshRouting {
 impl Routing for HammingMeshRouting {
     fn about(&self) -> String {
         let north = if self.north_last { ", north last" } else { "" };
-        let channels = self.channels();
-        format!("minimal, adaptive{north}, a channel more for every tree ({channels} channels)")
+        let channels = counted(self.channels(), "channel");
+        format!("minimal, adaptive{north}, a channel more for every tree ({channels})")
     }
 
     fn channels(&self) -> u8 {

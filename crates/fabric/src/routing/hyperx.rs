@@ -6,6 +6,7 @@
 
 use super::{Hop, RouteState, Routing};
 use crate::graph::{Graph, NodeId};
+use allrail_core::counted;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ impl HyperXRouting {
 
 impl Routing for HyperXRouting {
     fn about(&self) -> String {
-        format!("minimal, adaptive, a channel more at every hop ({} channels)", self.channels)
+        let channels = counted(self.channels, "channel");
+        format!("minimal, adaptive, a channel more at every hop ({channels})")
     }
 
     fn channels(&self) -> u8 {

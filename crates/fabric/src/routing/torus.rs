@@ -16,6 +16,7 @@
 
 use super::{Hop, RouteState, Routing};
 use crate::graph::{Graph, NodeId};
+use allrail_core::counted;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -146,7 +147,8 @@ fn backwards(network: u32, d: usize) -> u32 {
 
 impl Routing for TorusRouting {
     fn about(&self) -> String {
-        format!("minimal, adaptive, {} channels by direction and rings closed", self.channels)
+        let channels = counted(self.channels, "channel");
+        format!("minimal, adaptive, {channels} by direction and rings closed")
     }
 
     fn channels(&self) -> u8 {

@@ -1,6 +1,7 @@
 //! The report of a stall: who waits for what.
 
 use allrail_collective::StageRef;
+use allrail_core::counted;
 use allrail_engine::UnderWay;
 use allrail_world::World;
 
@@ -47,9 +48,8 @@ impl<W: World> Executors<W> {
                     }
                 };
                 let missing = expected.saturating_sub(received);
-                lines.push(format!(
-                    "{what}, step {step}, waits for {missing} of {expected} messages"
-                ));
+                let expected = counted(expected, "message");
+                lines.push(format!("{what}, step {step}, waits for {missing} of {expected}"));
             }
         }
         lines

@@ -12,7 +12,7 @@
 
 use allrail_collective::grid::{GridAllReduce, Half, Spread};
 use allrail_collective::{Steps, in_network};
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted, either};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies::Summing;
 
@@ -164,8 +164,10 @@ impl TrafficRun<'_> {
         let left_out = shortened.left_out();
         if left_out > 0 {
             self.notes.push(format!(
-                "{left_out} steps that repeat the ones before them are not simulated: in each run \
-                 of L alike steps {} are, and (L - {}) * (t_{} - t_{STEADY}) / {STEADY} is added",
+                "{} that {} the ones before {} not simulated: in each run of L alike steps {} are, and (L - {}) * (t_{} - t_{STEADY}) / {STEADY} is added",
+                counted(left_out, "step"),
+                either(&left_out, "repeats", "repeat"),
+                either(&left_out, "it is", "them are"),
                 2 * STEADY,
                 2 * STEADY,
                 2 * STEADY
@@ -204,7 +206,8 @@ impl TrafficRun<'_> {
         let (roots, height) = (sum.roots.len(), sum.height);
         self.notes.push(match summing {
             Summing::Switches => {
-                format!("switches sum, at {roots} roots, {height} cables above the NPUs")
+                let (roots, height) = (counted(roots, "root"), counted(height, "cable"));
+                format!("switches sum, at {roots}, {height} above the NPUs")
             }
             Summing::Routers => format!(
                 "switches and the routers of NPUs sum; trees: {roots}, cables from an NPU to a root: at \

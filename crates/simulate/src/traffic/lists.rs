@@ -9,7 +9,7 @@
 //! all messages `k − 1` have arrived everywhere. In [`Timed`], each message leaves at its own time,
 //! whatever happened to those before.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted, either};
 
 use super::driver::{Demand, Message};
 
@@ -140,8 +140,13 @@ impl Demand for Lists<'_> {
     }
 
     fn waits(&self) -> String {
-        format!("  {} of {} messages have not arrived", self.total - self.done, self.total)
+        not_arrived(self.total - self.done, self.total)
     }
+}
+
+fn not_arrived(left: u64, total: u64) -> String {
+    let have = either(&left, "has", "have");
+    format!("  {left} of {} {have} not arrived", counted(total, "message"))
 }
 
 /// Messages that leave at their own times.
@@ -197,6 +202,6 @@ impl Demand for Timed {
 
     fn waits(&self) -> String {
         let total = self.messages.len() as u64;
-        format!("  {} of {total} messages have not arrived", total - self.done)
+        not_arrived(total - self.done, total)
     }
 }

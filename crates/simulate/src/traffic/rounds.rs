@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use allrail_collective::Steps;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 
 use super::driver::{Demand, Message};
 
@@ -236,7 +236,8 @@ impl<S: Steps> Demand for Rounds<S> {
             let expected = self.steps.expected(rank, state.step);
             let arrived = state.arrived.front().copied().unwrap_or(0);
             let missing = expected - arrived;
-            format!("  rank {rank}: step {} waits for {missing} of {expected} messages", state.step)
+            let expected = counted(expected, "message");
+            format!("  rank {rank}: step {} waits for {missing} of {expected}", state.step)
         });
         lines.collect::<Vec<_>>().join("\n")
     }

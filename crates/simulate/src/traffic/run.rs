@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::grid::Half;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, either};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
 use allrail_fabric::routing::FARTHEST;
@@ -241,8 +241,9 @@ impl TrafficRun<'_> {
         let scale = f64::from(all) / f64::from(taken);
         if taken < all {
             self.notes.push(format!(
-                "{taken} of {all} phases are simulated, drawn by the seed: the time is theirs \
-                 times {all}/{taken}"
+                "{taken} of {all} phases {} simulated, drawn by the seed: the time is theirs \
+                 times {all}/{taken}",
+                either(&taken, "is", "are")
             ));
         }
         let mut outcome = PatternResult {

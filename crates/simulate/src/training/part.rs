@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use allrail_core::Time;
+use allrail_core::{Time, either};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
@@ -65,7 +65,8 @@ impl Part {
         let sizes = shown(&part.fabric.dimensions);
         let of = shown(&whole.dimensions);
         let which = if sizes.contains('×') { format!(", {sizes} of {of}") } else { String::new() };
-        part.notes.push(format!("{ranks} of {npus} NPUs are used{which}; the others are idle"));
+        let are = either(&ranks, "is", "are");
+        part.notes.push(format!("{ranks} of {npus} NPUs {are} used{which}; the others are idle"));
         part.notes.extend(notes);
         Ok(Some(part))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::Operation;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted, either};
 use allrail_fabric::topologies::Summing;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
@@ -380,7 +380,11 @@ fn by_messages(
     if !communicator.keeps_priorities() {
         result.notes.extend(unheard(scenario)?);
     }
-    result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
+    result.notes.push(format!(
+        "{} of {bytes} B in all {} carried",
+        counted(messages, "message"),
+        either(&messages, "was", "were")
+    ));
     Ok(result)
 }
 

@@ -138,7 +138,7 @@ fn only_those_who_wait_are_named() {
 fn a_lost_stage_in_dims_is_reported_with_its_dimension() {
     let scenario = two_dimensions();
     let text = stall(&scenario.fabric, &plans(&scenario), false, 1);
-    let line = "chunk 1 of collective 0, reduce_scatter on dim1, step 0, waits for 1 of 1 messages";
+    let line = "chunk 1 of collective 0, reduce_scatter on dim1, step 0, waits for 1 of 1 message";
     assert!(text.contains(line), "{text}");
     assert!(!text.contains("chunk 0"), "it is done\n{text}");
 }

@@ -15,7 +15,7 @@ use std::io::{Error, Read};
 use std::rc::Rc;
 use std::str::FromStr;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 
 use crate::error::WorkloadError;
 
@@ -77,7 +77,7 @@ impl Bounds {
             return Ok(());
         }
         Err((
-            format!("it has more than {} events", self.events),
+            format!("it has more than {}", counted(self.events, "event")),
             format!("profile fewer steps; or set {EVENTS} where there is memory for more"),
         ))
     }

@@ -13,6 +13,7 @@ pub mod convert;
 pub mod kineto;
 pub mod ranks;
 
+use allrail_core::counted;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -174,7 +175,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
             let trace = trace(value, workload, sizes)?;
             let mut built = Built::of_graph(trace.graph);
             let notes = trace.notes.into_iter();
-            let notes = notes.map(|(what, count)| format!("{what} ({count} nodes)"));
+            let notes = notes.map(|(what, count)| format!("{what} ({})", counted(count, "node")));
             let warnings = trace.warnings.into_iter().map(|why| format!("warning: {why}"));
             built.notes = warnings.chain(notes).collect();
             built

@@ -24,6 +24,7 @@
 use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
 use super::transformer::{ExpertsSpec, Head, TransformerSpec};
 use crate::error::WorkloadError;
+use allrail_core::counted;
 
 fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
     WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
@@ -117,8 +118,10 @@ impl TransformerSpec {
 
     /// What to say of samples longer than the positions a model was made for, if it has any.
     pub(super) fn too_long(tokens: u64, positions: u64) -> Option<String> {
-        (positions > 0 && tokens > positions)
-            .then(|| format!("{tokens} tokens a sample, but the model has {positions} positions"))
+        (positions > 0 && tokens > positions).then(|| {
+            let positions = counted(positions, "position");
+            format!("{tokens} tokens a sample, but the model has {positions}")
+        })
     }
 
     pub(super) fn embedding(&self) -> u64 {

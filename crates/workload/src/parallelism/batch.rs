@@ -10,6 +10,7 @@
 use super::plan::wrong;
 use crate::error::WorkloadError;
 use crate::spec::Workload;
+use allrail_core::counted;
 
 /// The sizes of a step's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,11 @@ impl Batches {
             (Some(global), Some(own)) => {
                 if u64::from(own) * u64::from(replicas) != u64::from(global) {
                     let all = u64::from(own) * u64::from(replicas);
-                    let why = format!("{replicas} replicas of {own} samples are {all}");
+                    let why = format!(
+                        "{} of {} are {all}",
+                        counted(replicas, "replica"),
+                        counted(own, "sample")
+                    );
                     let hint = format!("write {all}, or leave out what is said of a replica");
                     return Err(wrong("global_batch", global, &why, &hint));
                 }
@@ -78,12 +83,16 @@ impl Batches {
             (None, count) => count.unwrap_or(stages),
             (Some(micro), count) => {
                 if !replica.is_multiple_of(micro) {
-                    let why = format!("a replica has {replica} samples");
+                    let why = format!("a replica has {}", counted(replica, "sample"));
                     return Err(wrong("micro_batch", micro, &why, "a divisor of that"));
                 }
                 let cut = replica / micro;
                 if let Some(count) = count.filter(|count| *count != cut) {
-                    let why = format!("{replica} samples in {count} microbatches are not so many");
+                    let why = format!(
+                        "{} in {} are not so many",
+                        counted(replica, "sample"),
+                        counted(count, "microbatch")
+                    );
                     let hint = "leave out `micro_batch` or `parallelism.microbatches`";
                     return Err(wrong("micro_batch", micro, &why, hint));
                 }

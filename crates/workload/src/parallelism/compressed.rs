@@ -12,7 +12,7 @@
 //! as a bucket of firsts must not wait for a second that waits for them.
 
 use allrail_collective::Operation;
-use allrail_core::Time;
+use allrail_core::{Time, counted};
 
 use super::emit::{Emitter, Span};
 use super::plan::{Plan, wrong};
@@ -166,7 +166,8 @@ impl Plan<'_> {
         let count = unknown.count();
         if count > 0 {
             notes.push(format!(
-                "`{kind}` takes {count} layers of unknown shapes as one square each"
+                "`{kind}` takes {} as one square each",
+                counted(count, "layer of unknown shape")
             ));
         }
         notes

@@ -13,6 +13,7 @@
 //!   the innermost dimension.
 
 use allrail_collective::Operation::AllToAll;
+use allrail_core::counted;
 
 use super::emit::{Emitter, Span};
 use super::plan::{Plan, wrong};
@@ -48,7 +49,8 @@ impl Plan<'_> {
         let far = self.layout.parts(Axis::Ep).iter().filter(|part| part.dimension.0 > 0);
         let nodes: u32 = far.map(|part| part.size).product();
         if limit == 0 || nodes == 1 || limit > nodes {
-            let why = format!("`ep` lies on {nodes} nodes (places of the first dimension)");
+            let why =
+                format!("`ep` lies on {} (places of the first dimension)", counted(nodes, "node"));
             let hint = "at most as many, or leave it out";
             return Err(wrong("parallelism.expert_nodes", limit, &why, hint));
         }

@@ -45,6 +45,7 @@ use crate::perturbation::{Perturbation, SlowNowAndThen};
 use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
 use crate::throughput::StepWork;
+use allrail_core::counted;
 use emit::Emitter;
 use gradients::Pending;
 use order::Slot;
@@ -134,7 +135,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     notes.extend(plan.row_notes());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {
-        notes.push(format!("{tokens} tokens a sample"));
+        notes.push(format!("{} a sample", counted(tokens, "token")));
     }
     Ok(Built { graph, memory, slow, slow_now_and_then, notes, work, model: plan.model })
 }

@@ -5,6 +5,7 @@
 //! With `ends_as_layers` the embedding and the head take the place of a layer each, as Megatron-LM has it
 //! (`--account-for-embedding-in-pipeline-split`, `--account-for-loss-in-pipeline-split`).
 
+use allrail_core::counted;
 use std::ops::Range;
 
 use crate::error::WorkloadError;
@@ -23,7 +24,7 @@ pub(super) fn cut(
     let places = units + 2 * ends;
     if places < pieces {
         let hint = "stages times `virtual_stages` are at most as many";
-        let why = format!("the model has {places} layers to cut{}", with_ends(ends));
+        let why = format!("the model has {} to cut{}", counted(places, "layer"), with_ends(ends));
         return Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint));
     }
     let counts = match &parallelism.stages {
@@ -62,13 +63,20 @@ fn checked(given: &[u32], pieces: u32, places: u32, ends: u32) -> Result<Vec<u32
         Err(WorkloadError::new("workload.parallelism.stages", shown(), why, hint))
     };
     if given.len() != pieces as usize {
-        let why = format!("it has {} numbers for {pieces} pieces of the model", given.len());
+        let why = format!(
+            "it has {} for {}",
+            counted(given.len(), "number"),
+            counted(pieces, "piece of the model")
+        );
         return fail(why, "one number a stage, with `virtual_stages` one a piece");
     }
     let sum: u64 = given.iter().map(|count| u64::from(*count)).sum();
     if sum != u64::from(places) {
         let of = with_ends(ends);
-        let why = format!("its numbers add up to {sum}, and the model has {places} layers{of}");
+        let why = format!(
+            "its numbers add up to {sum}, and the model has {}{of}",
+            counted(places, "layer")
+        );
         return fail(why, "every layer is on one stage");
     }
     if given.contains(&0) {

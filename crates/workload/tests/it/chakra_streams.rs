@@ -51,7 +51,7 @@ fn kernels_of_a_stream_are_in_order_and_free_communication_is_warned_of() {
     assert_eq!((after(&bare, 5), after(&bare, 7)), (vec![1, 4], vec![3, 5]), "stream 7");
     assert_eq!(after(&bare, 6), [2], "alone on its stream");
     let [warning] = &bare.warnings[..] else { panic!("{:?}", bare.warnings) };
-    assert!(warning.contains("1 of 1 communications wait for no kernel"), "{warning}");
+    assert!(warning.contains("1 of 1 communication waits for no kernel"), "{warning}");
     assert!(warning.contains("upper bound"), "{warning}");
     let full = read(step(&[(12, 11), (13, 12), (14, 13)]));
     assert!(full.warnings.is_empty(), "{:?}", full.warnings);

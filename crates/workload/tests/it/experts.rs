@@ -135,7 +135,7 @@ fn deepseeks_module_predicts_one_token_more() {
 #[test]
 fn what_experts_cannot_do_is_refused() {
     for (value, field, why) in [
-        (experts(json!({"ep": 4, "expert_nodes": 2})), "expert_nodes", "lies on 1 nodes"),
+        (experts(json!({"ep": 4, "expert_nodes": 2})), "expert_nodes", "lies on 1 node"),
         (experts(json!({"ep": 16, "expert_nodes": 5})), "expert_nodes", "lies on 4 nodes"),
         (experts(json!({"ep": 16, "expert_nodes": 0})), "expert_nodes", "lies on 4 nodes"),
         (experts(json!({"capacity_factor": 0.0})), "capacity_factor", "some tokens"),

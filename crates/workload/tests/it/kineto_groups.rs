@@ -187,7 +187,7 @@ fn a_trace_that_names_no_group_is_of_as_many_ranks_as_its_splits() {
     // Rank 0 keeps 1 of 8 parts and sends the rest: as much leaves an even one of 4/3 of that.
     let uneven = ask(&split(&[100, 300, 300, 100], &[100, 300, 300, 100]), None).expect("a trace");
     assert_eq!((uneven.world, collectives(&uneven)[0]), (4, (Operation::AllToAll, 3734)));
-    assert!(uneven.notes.iter().any(|note| note.contains("1 all-to-alls are uneven")));
+    assert!(uneven.notes.iter().any(|note| note.contains("1 all-to-all is uneven")));
     let error = ask(&split(&[512; 8], &[512; 8]), Some(4)).expect_err("too few");
     assert!(error.why.contains("8 ranks"), "{error}");
     assert_eq!(ask(&split(&[], &[]), Some(16)).expect("a trace").world, 16);

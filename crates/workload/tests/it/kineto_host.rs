@@ -276,7 +276,7 @@ fn an_execution_trace_has_its_communication() {
     let (operation, bytes, world, shape, warnings) = seen(&newer);
     assert_eq!((operation, bytes, world), (Operation::AllReduce, 200, 4));
     assert_eq!(shape, Some((2, 2)), "ranks 0 and 2");
-    assert!(warnings[0].contains("its 1 operators take none here"), "{warnings:?}");
+    assert!(warnings[0].contains("its 1 operator takes none here"), "{warnings:?}");
     let mut two = older.clone();
     two["distributedInfo"] = json!({"world_size": 8});
     let (operation, bytes, world, ..) = seen(&two);

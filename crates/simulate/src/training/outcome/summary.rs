@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_collective::Operation;
 use allrail_collective::model::topology_aware;
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, Time, counted};
 use allrail_fabric::Dimension;
 use allrail_schedule::Request;
 use allrail_workload::{Group, Pass, StepGraph, Work};
@@ -39,10 +39,10 @@ fn too_fast(reached: f64) -> Option<String> {
 /// Says what backup workers cost.
 fn dropped(scenario: &TrainingScenario, averaged: f64) -> String {
     let backup = scenario.tensor().backup_workers;
-    let workers = if backup == 1 { "worker" } else { "workers" };
     format!(
-        "a step does not wait for {backup} {workers}: {:.1} % of all gradients came too late and were dropped; \
+        "a step does not wait for {}: {:.1} % of all gradients came too late and were dropped; \
          throughput counts samples whose gradients were averaged, and convergence is not modelled",
+        counted(backup, "worker"),
         100.0 * (1.0 - averaged)
     )
 }

@@ -3,7 +3,7 @@
 //! A loop says `compute`, `issue` and `wait`; the chain turns these into nodes. What it waits for is
 //! remembered until the next compute node, which then depends on it.
 
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, Rank, Time, counted};
 
 use super::groups::{Involved, involved};
 use super::{AstraSim, Layer, LayerPass};
@@ -213,7 +213,7 @@ impl<'a> Chain<'a> {
         let name = if members == self.npus {
             "all ranks".to_owned()
         } else {
-            format!("{members} ranks on {}", dimensions.join(", "))
+            format!("{} on {}", counted(members, "rank"), dimensions.join(", "))
         };
         let group =
             Group { name, parts: parts.clone(), ranks: Vec::new(), actors: vec![self.actor] };

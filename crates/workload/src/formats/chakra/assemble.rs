@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::Rank;
+use allrail_core::{Rank, counted};
 
 use super::groups::{Shape, everyone};
 use super::scale::Scaling;
@@ -139,9 +139,9 @@ fn title(label: &str, shape: &Shape) -> String {
         Shape::Parts(parts) if parts.is_empty() => format!("{label}one rank"),
         Shape::Parts(parts) => {
             let names: Vec<String> = parts.iter().map(|part| part.dimension.name()).collect();
-            format!("{label}{} ranks on {}", shape.members(), names.join(", "))
+            format!("{label}{} on {}", counted(shape.members(), "rank"), names.join(", "))
         }
-        Shape::Ranks(ranks) => format!("{label}{} ranks", ranks.len()),
+        Shape::Ranks(ranks) => format!("{label}{}", counted(ranks.len(), "rank")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Chakra traces as `allrail import` takes them: read again, to be repeated over more NPUs.
 
+use allrail_core::counted;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ impl Format for Chakra {
             collectives: None,
         };
         let trace = read(&path, &options)?;
-        let told = |(what, count): (&String, &u64)| format!("{what} ({count} nodes)");
+        let told = |(what, count): (&String, &u64)| format!("{what} ({})", counted(*count, "node"));
         Ok(Read {
             npus,
             kept: kinds(&trace.graph),

@@ -5,6 +5,7 @@
 //! communication that neither waits for another stream nor is waited for is counted. A simulation
 //! overlaps it with everything, which the job may not have done.
 
+use allrail_core::{counted, either};
 use std::collections::BTreeMap;
 
 use crate::graph::{Builder, NodeId, StepGraph, Work};
@@ -66,9 +67,11 @@ impl Streams {
         let free = if computes { self.free(graph) } else { 0 };
         (free > 0).then(|| {
             format!(
-                "in the trace, {free} of {all} communications wait for no kernel, and no kernel waits for \
-                 them: they overlap with all computing, so the overlap is an upper bound and the step's \
-                 time a lower one"
+                "in the trace, {free} of {} {} for no kernel, and no kernel waits for {} with all \
+                 computing, so the overlap is an upper bound and the step's time a lower one",
+                counted(all, "communication"),
+                either(&free, "waits", "wait"),
+                either(&free, "it: it overlaps", "them: they overlap"),
             )
         })
     }

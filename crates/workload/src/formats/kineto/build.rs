@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, Rank, Time, counted, either};
 
 use super::account::Account;
 use super::events::Events;
@@ -100,7 +100,9 @@ pub(super) fn build(
     let groupless: u64 = traces.iter().map(|trace| trace.groupless).sum();
     if groupless > 0 && world > 1 {
         notes.push(format!(
-            "{groupless} communications do not say their process group: taken over all {world} ranks"
+            "{} {} process group: taken over all {world} ranks",
+            counted(groupless, "communication"),
+            either(&groupless, "does not say its", "do not say their"),
         ));
     }
     notes.extend(unevenness(&met, alike));
@@ -117,8 +119,10 @@ pub(super) fn build(
     if execution {
         let left = dropped.get(NO_TIMES).copied().unwrap_or_default();
         warnings.push(format!(
-            "an execution trace holds no times: its {left} operators take none here, only its \
-             communication is simulated; the profiler's trace of the same run has both"
+            "an execution trace holds no times: its {} {} none here, only its communication is \
+             simulated; the profiler's trace of the same run has both",
+            counted(left, "operator"),
+            either(&left, "takes", "take"),
         ));
     }
     Ok(Imported {
@@ -142,16 +146,15 @@ fn unevenness(met: &meet::Met, alike: bool) -> Vec<String> {
             "an upper bound for one switch"
         };
         notes.push(format!(
-            "{} all-to-alls are uneven: each counts as the even one that loads every port as its \
-             busiest is ({known})",
-            met.uneven
+            "{} {} uneven: each counts as the even one that loads every port as its busiest is \
+             ({known})",
+            counted(met.uneven, "all-to-all"),
+            either(&met.uneven, "is", "are"),
         ));
     }
     if met.differ > 0 {
-        let many = met.differ;
-        notes.push(format!(
-            "ranks put different amounts into {many} collectives: the largest counts"
-        ));
+        let many = counted(met.differ, "collective");
+        notes.push(format!("ranks put different amounts into {many}: the largest counts"));
     }
     notes
 }
@@ -172,10 +175,11 @@ fn warnings(account: &Account, world: u32) -> Vec<String> {
         let all = understood.us + measured.us;
         let part = if all > 0.0 { 100.0 * measured.us / all } else { 100.0 };
         warnings.push(format!(
-            "{} of {} communications, {part:.0} % of their time, keep the {:.1} us that the trace \
-             measured: a simulation moves none of their bytes, and another network does not change them",
+            "{} of {}, {part:.0} % of their time, {} the {:.1} us that the trace measured: a simulation \
+             moves none of their bytes, and another network does not change them",
             measured.count,
-            measured.count + understood.count,
+            counted(measured.count + understood.count, "communication"),
+            either(&measured.count, "keeps", "keep"),
             measured.us,
         ));
     }
@@ -373,8 +377,8 @@ impl Importer {
         let kept =
             if shape.is_none() { ranks.iter().copied().map(Rank).collect() } else { Vec::new() };
         let name = match label {
-            "" => format!("{} ranks", ranks.len()),
-            label => format!("`{label}`, {} ranks", ranks.len()),
+            "" => counted(ranks.len(), "rank"),
+            label => format!("`{label}`, {}", counted(ranks.len(), "rank")),
         };
         let group = Group { name, parts, ranks: kept, actors: vec![actor] };
         self.defined.push(group.clone());

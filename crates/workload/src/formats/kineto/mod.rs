@@ -40,6 +40,7 @@ mod trace;
 mod words;
 mod world;
 
+use allrail_core::{counted, either};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -147,9 +148,11 @@ fn whole(path: &Path, events: &mut Events) -> Result<(), WorkloadError> {
         return Err(wrong(
             path,
             format!(
-                "most of its communication is lost: its host called for {asked} communications on \
-                 the accelerator, and {} of their kernels are in it",
-                asked - lost
+                "most of its communication is lost: its host called for {} on the accelerator, and {} of \
+                 their kernels {} in it",
+                counted(asked, "communication"),
+                asked - lost,
+                either(&(asked - lost), "is", "are")
             ),
             "profile with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`, and fewer steps \
              if the profiler's buffer was full",

@@ -4,6 +4,7 @@
 //! of an all-to-all, how many times as large the result of a gather is. Several traces without a word of it
 //! are of as many ranks. One that communicates and says nothing is asked about: `npus`.
 
+use allrail_core::counted;
 use std::path::{Path, PathBuf};
 
 use super::events::Events;
@@ -21,7 +22,8 @@ pub(super) fn world(traces: &[(PathBuf, Events)], npus: Option<u32>) -> Result<u
     if let Some((first, world)) = first
         && let Some((other, others)) = told.find(|(_, others)| *others != world)
     {
-        let why = format!("it is of {others} ranks, and {} of {world}", first.display());
+        let why =
+            format!("it is of {}, and {} of {world}", counted(others, "rank"), first.display());
         return Err(super::wrong(other, why, "give one trace, or one of each rank of one job"));
     }
     let told = first.map(|(_, world)| world);
@@ -45,7 +47,10 @@ pub(super) fn world(traces: &[(PathBuf, Events)], npus: Option<u32>) -> Result<u
         }
     }
     if given > 1 && given != world {
-        return Err(wrong(format!("{given} traces are given, and the job has {world} ranks")));
+        return Err(wrong(format!(
+            "{given} traces are given, and the job has {}",
+            counted(world, "rank")
+        )));
     }
     Ok(world)
 }
@@ -58,7 +63,7 @@ fn said(npus: u32, world: u32, told: Option<u32>, given: u32) -> Result<u32, Wor
     }
     match told {
         Some(told) if told != npus => wrong(
-            format!("the trace is of {told} ranks"),
+            format!("the trace is of {}", counted(told, "rank")),
             "leave it out; to repeat what was imported over more, import its `.0.et` with `--npus`",
         ),
         _ if npus < world => wrong(

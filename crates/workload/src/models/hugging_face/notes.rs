@@ -2,6 +2,7 @@
 
 use super::{Config, FEED_FORWARD, KV_HEADS};
 use crate::models::transformer::TransformerSpec;
+use allrail_core::counted;
 
 /// Keys that change neither sizes nor operations: beginnings, ends and whole names.
 const HARMLESS: [&str; 44] = [
@@ -76,9 +77,10 @@ pub(super) fn notes(
     let mut assumed = Vec::new();
     let sequence = spec.sequence_length;
     match positions {
-        Some(None) => assumed.push(format!("{sequence} tokens a sample")),
+        Some(None) => assumed.push(format!("{} a sample", counted(sequence, "token"))),
         Some(Some(many)) if many > sequence => assumed.push(format!(
-            "{sequence} tokens a sample, of {many} positions (`workload.sequence_length`)"
+            "{} a sample, of {many} positions (`workload.sequence_length`)",
+            counted(sequence, "token")
         )),
         _ => {}
     }
