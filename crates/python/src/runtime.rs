@@ -214,6 +214,7 @@ impl Node {
 
     #[pyo3(signature = (kind, memory, dtype, *, priority=0, root=0, name=None, asked=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn call(
         &self,
         py: Python<'_>,
