@@ -92,9 +92,7 @@ def at_a_barrier(rank):
 
 def test_a_rank_at_a_barrier_learns_what_the_other_waits_for(on_ranks):
     lines, error, _ = on_ranks(at_a_barrier)[0]
-    assert lines[0].startswith(
-        "`call 0 (all_reduce of 1 element of uint8)`: rank 1 did not call it"
-    )
+    assert lines[0].startswith("`call 0 (barrier)`: rank 1 did not call it")
     assert "rank 1 waits for `loss`" in lines[0]
     assert error
 

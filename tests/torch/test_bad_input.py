@@ -389,8 +389,10 @@ ON_THE_BACKEND = {
     "shape": (
         lambda rank: raises(lambda: dist.all_reduce(torch.ones(4 + rank))),
         "TrainingError",
-        "call 0 differs between ranks: rank 0 calls all_reduce of 4 elements of float32, and rank 1"
-        " calls all_reduce of 5 elements of float32",
+        (
+            "call 0 differs between ranks: rank 0 calls all_reduce of 4 elements of float32, and"
+            " rank 1 calls all_reduce of 5 elements of float32"
+        ),
         "the same sizes and types",
     ),
     "type": (
@@ -398,8 +400,10 @@ ON_THE_BACKEND = {
             lambda: dist.all_reduce(torch.ones(4, dtype=(torch.float32, torch.int32)[rank]))
         ),
         "TrainingError",
-        "call 0 differs between ranks: rank 0 calls all_reduce of 4 elements of float32, and rank 1"
-        " calls all_reduce of 4 elements of int32",
+        (
+            "call 0 differs between ranks: rank 0 calls all_reduce of 4 elements of float32, and"
+            " rank 1 calls all_reduce of 4 elements of int32"
+        ),
         "the same sizes and types",
     ),
 }

@@ -151,8 +151,7 @@ fn frames_that_cannot_be_name_their_sender() {
 #[test]
 fn a_frame_of_a_future_call_is_named_with_its_sender_where_something_waits() {
     for link in LINKS {
-        let second = || Time::from_us(1_000_000);
-        let timeouts = Timeouts { warn: second(), ..Timeouts::default() };
+        let timeouts = Timeouts { warn: Time::from_us(2_000_000), ..Timeouts::default() };
         let (node, mut data, _control) =
             with_peer_of(&Settings { timeouts, ..local(0, &[2]) }, link);
         let (call, mut header) = broadcast();

@@ -29,7 +29,7 @@ use crate::registry::MOST_TENSORS;
 use crate::signature::Signed;
 
 /// The form that this build writes and reads.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// How much a message may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,7 +112,7 @@ fn another_version_is_refused_with_both() {
     bytes[0] = VERSION + 1;
     let error = decode(&bytes, &LIMITS).expect_err("another version");
     assert_eq!(error, WireError::Version { found: VERSION + 1, known: VERSION });
-    assert_eq!(error.to_string(), "the message has version 4, this build reads version 3");
+    assert_eq!(error.to_string(), "the message has version 5, this build reads version 4");
     assert_eq!(decode(&[], &LIMITS), Err(WireError::Empty));
 }
 
@@ -139,7 +139,7 @@ fn what_is_beyond_the_limits_is_refused() {
     assert!(refused.iter().all(|count| *count > 50), "{refused:?}");
 }
 
-/// The messages of version 3, byte by byte: whoever changes the form raises the version.
+/// The messages of version 4, byte by byte: whoever changes the form raises the version.
 #[test]
 fn the_form_stays() {
     let corpus = include_str!("corpus/wire.txt");

@@ -230,7 +230,9 @@ fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
         }
         (
             Fault::Twice(_) | Fault::Stray(_),
-            Broken::Fault(Cause::Frame { from, by, about, .. }),
+            Broken::Fault(
+                Cause::Frame { from, by, about, .. } | Cause::Differs { from, by, about, .. },
+            ),
         ) => {
             let Some(injected) = outcome.injected else { return false };
             let right = injected.operation.is_none_or(|name| name == about.operation);
