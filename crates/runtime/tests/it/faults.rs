@@ -166,7 +166,7 @@ fn who_leaves_over(link: &Value) {
 
 #[test]
 fn another_shape_or_type_is_named_on_every_rank() {
-    let wrong = [(Dtype::Int32, 400, "dtype"), (Dtype::Float32, 404, "shape")];
+    let wrong = [(Dtype::Int32, 400, "of int32"), (Dtype::Float32, 404, "with layout")];
     for ((dtype, bytes, what), link) in wrong.into_iter().cycle().zip(links()) {
         let nodes = connected(&[3], &link);
         let mut tensors: Vec<(Key, Held)> = Vec::new();

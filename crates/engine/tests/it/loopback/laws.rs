@@ -248,7 +248,13 @@ fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
             let here = job.key_of(rank, odd) != job.key(odd) || *tensor == job.name(odd);
             here && what.contains(&format!("rank {}", job.place(rank)))
         }
-        (Fault::Differs(rank), Broken::Fault(Cause::Differs { from, by, about, .. })) => {
+        // What one has and the other has not, or no longer, is a frame that cannot be.
+        (
+            Fault::Differs(rank),
+            Broken::Fault(
+                Cause::Frame { from, by, about, .. } | Cause::Differs { from, by, about, .. },
+            ),
+        ) => {
             let odd = differing(job);
             let keys = [job.key(odd), job.key_of(rank, odd)];
             // What is packed together is called by its first tensor.
