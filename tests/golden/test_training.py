@@ -429,7 +429,7 @@ def test_training_verbs_name_the_right_one():
     collective = {"kind": "all_reduce", "size": "1 MB"}
     with pytest.raises(InputError) as told:
         allrail.simulate_training({"schema_version": 1, "fabric": "dgx2", "collective": collective})
-    assert "allrail.simulate" in told.value.hint
+    assert "`allrail simulate`" in told.value.hint
 
 
 def test_several_iterations_are_measured_without_the_first():

@@ -57,7 +57,7 @@ _REDUCTIONS = {
     Op.BOR: "or",
     Op.BXOR: "xor",
 }
-"""As `crates/engine/src/asked.rs` has them."""
+"""Words that the engine knows (`allrail_engine::asked`)."""
 _BITWISE = (Op.BAND, Op.BOR, Op.BXOR)
 
 After = Callable[[], None] | None
