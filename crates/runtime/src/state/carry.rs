@@ -193,9 +193,8 @@ impl State {
             Broken::Fault(Cause::Frame { from, about, .. }) => {
                 (FaultKind::BadFrame, rank_of(from), about.tensor.clone())
             }
-            Broken::Fault(Cause::Differs { about, .. }) => {
-                (FaultKind::Differs, None, about.tensor.clone())
-            }
+            // Its words name what it is about.
+            Broken::Fault(Cause::Differs { .. }) => (FaultKind::Differs, None, None),
             Broken::Fault(Cause::Word { from }) => (FaultKind::BadFrame, rank_of(from), None),
             Broken::Fault(Cause::Mismatch { tensor, .. }) => {
                 (FaultKind::Differs, None, Some(tensor.clone()))
