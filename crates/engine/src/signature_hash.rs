@@ -17,6 +17,7 @@
 use std::fmt;
 
 use allrail_collective::Operation;
+use allrail_core::counted;
 use allrail_schedule::Key;
 
 use crate::asked::{self, Asked};
@@ -131,7 +132,7 @@ impl SignatureHash {
         text += &match self.part(AT_EXACT, 1) {
             1 => {
                 let count = self.part(ELEMENTS, 64 - ELEMENTS) / of;
-                format!(" of {count} {}", if count == 1 { "element" } else { "elements" })
+                format!(" of {}", counted(count, "element"))
             }
             _ => format!(" of elements with layout {:08x}", self.part(ELEMENTS, 64 - ELEMENTS)),
         };

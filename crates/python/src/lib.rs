@@ -56,6 +56,10 @@ fn form_error(why: String) -> PyErr {
     simulate_error(&SimulateError::Form(why))
 }
 
+fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, SimulateError> {
+    serde_json::from_str(text).map_err(|error| SimulateError::Form(error.to_string()))
+}
+
 fn read_scenario(text: &str, calls: &Calls) -> Result<Scenario, SimulateError> {
     let mut scenario = Scenario::from_json(text)?;
     scenario.schedule.plugins = calls.plugins();
@@ -314,13 +318,10 @@ fn of_topology<T: serde::Serialize>(
     prices: Option<&str>,
     look: impl FnOnce(&dyn GraphTopology, &Prices) -> Result<T, FabricError> + Send,
 ) -> PyResult<String> {
-    let tree = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| SimulateError::Form(error.to_string()))
-    };
     let found = py.detach(|| {
-        let topology = topologies::read(tree(fabric)?)?;
+        let topology = topologies::read(parsed(fabric)?)?;
         let prices = match prices {
-            Some(text) => Prices::read(&tree(text)?)?,
+            Some(text) => Prices::read(&parsed(text)?)?,
             None => Prices::default(),
         };
         look(&*topology, &prices).map(|found| to_json(&found)).map_err(SimulateError::from)
@@ -383,9 +384,7 @@ fn graph_facts(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<S
 fn graph_dimensions(py: Python<'_>, fabric: &str, counted: bool) -> PyResult<String> {
     // Counting over the cables of a large network takes seconds, in which Python may end it.
     let found = py.detach(|| {
-        let tree =
-            serde_json::from_str(fabric).map_err(|error| SimulateError::Form(error.to_string()))?;
-        let topology = Topology::read(tree)?;
+        let topology = Topology::read(parsed(fabric)?)?;
         match counted {
             true => topology.fabric(),
             false => topology.product(),

@@ -7,7 +7,7 @@ use allrail_simulate::{SimulateError, jobs};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::{Watch, fabric_error, to_json};
+use crate::{Watch, fabric_error, parsed, to_json};
 
 type Work =
     fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, SimulateError>;
@@ -15,9 +15,7 @@ type Work =
 fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
     let mut watch = Watch::new(progress);
     let told = py.detach(|| {
-        let request = serde_json::from_str(request)
-            .map_err(|error| SimulateError::Form(error.to_string()))?;
-        let told = work(request, &mut |done, total| watch.observe(done, total))?;
+        let told = work(parsed(request)?, &mut |done, total| watch.observe(done, total))?;
         told.map(|told| told.to_string()).ok_or(SimulateError::Interrupted)
     });
     watch.end(told)

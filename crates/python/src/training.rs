@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::many::many;
 use crate::plugin::Calls;
-use crate::{Watch, form_error, leave_out_long, simulate_error, to_json};
+use crate::{Watch, form_error, leave_out_long, parsed, simulate_error, to_json};
 
 /// Simulates the training steps of a scenario (JSON) and returns the result (JSON). A timeline of more
 /// than `most` slices is left out.
@@ -84,9 +84,7 @@ fn bound_training_many(
 #[pyfunction]
 fn hugging_face(py: Python<'_>, config: &str) -> PyResult<(String, Vec<String>, u64)> {
     let found = py.detach(|| {
-        let config =
-            serde_json::from_str(config).map_err(|error| SimulateError::Form(error.to_string()))?;
-        let (sizes, notes) = transformer(&config, None)?;
+        let (sizes, notes) = transformer(&parsed(config)?, None)?;
         let layers = sizes.model("model", None)?;
         Ok((to_json(&sizes), notes, layers.parameters()))
     });

@@ -27,7 +27,7 @@ from statistics import median
 from allrail.calibrate.fit import Fit, fit
 from allrail.calibrate.levels import Levels
 from allrail.calibrate.shape import LARGE, size_text
-from allrail.calibrate.table import Table
+from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError
 from allrail.results.units import show_count
 
@@ -61,7 +61,11 @@ class _Known:
     fit: Fit
     each: int
     hosts: int
-    told: bool
+
+    @property
+    def told(self) -> bool:
+        """Whether the table says on how many machines it is."""
+        return bool(self.table.hosts)
 
     @property
     def ranks(self) -> int:
@@ -108,9 +112,9 @@ def check(tables: Sequence[Table], levels: Levels) -> list[str]:
     """
     _check_devices(tables)
     known = [
-        _Known(table, fit(table.rows), part[0], max(1, (table.ranks or 1) // part[0]), _told(table))
+        _Known(table, fit(table.rows), part[0], max(1, (table.ranks or 1) // part[0]))
         if levels.between != 0
-        else _Known(table, fit(table.rows), 1, table.ranks or 1, _told(table))
+        else _Known(table, fit(table.rows), 1, table.ranks or 1)
         for table, part in zip(tables, levels.parts, strict=True)
     ]
     found = [
@@ -144,10 +148,6 @@ def unexplained(tables: Sequence[Table], off: Sequence[float]) -> list[str]:
     both = f"{one.source} ({one.ranks} ranks) and {other.source} ({other.ranks} ranks)"
     times = f"takes {off[high]:.2f} times as long as the first at large sizes, {off[low]:.2f} times"
     return [f"a network that explains both {both}: of what was tried, the best {times} the second"]
-
-
-def _told(table: Table) -> bool:
-    return bool(table.hosts)
 
 
 def _check_devices(tables: Sequence[Table]) -> None:
@@ -249,7 +249,5 @@ def _is_bytes(made: Fit, size: int) -> bool:
 
 
 def _busbw(known: _Known, size: int) -> float:
-    from allrail.calibrate.table import AROUND
-
     around = AROUND[str(known.table.collective)](known.ranks)
     return around * size / _time(known, size) / 1e3

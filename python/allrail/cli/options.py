@@ -17,7 +17,23 @@ MOST_SLICES = 300_000
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Input(click.Path):
+class _Given(click.ParamType[Any]):
+    """What must not be empty: a path of no letters is the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value."""
+        if not str(value):
+            from allrail.errors import InputError
+
+            name = "" if param is None else max(param.opts, key=len)
+            shown = str(param and (param.metavar or name)).upper()
+            source = name if name.startswith("-") else shown
+            hint = "name a file or folder; is a variable not set?"
+            raise InputError("it is empty", source=source, hint=hint)
+        return super().convert(value, param, ctx)
+
+
+class Input(_Given, click.Path):
     """A file that a command reads; `-` is stdin.
 
     Args:
@@ -33,55 +49,27 @@ class Input(click.Path):
         """Return the path, or what stands for stdin."""
         from allrail import stdin
 
-        _refuse_empty(value, param)
         if self._spooled and str(value) == str(stdin.STDIN):
             return stdin.spooled()
         return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
-class Named(click.types.StringParamType):
+class Named(_Given, click.types.StringParamType):
     """A preset's name, or a file that a command reads; `-` is stdin."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name."""
-        _refuse_empty(value, param)
-        return super().convert(value, param, ctx)
 
-
-class Folder(click.Path):
+class Folder(_Given, click.Path):
     """A folder that a command reads."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        _refuse_empty(value, param)
-        return super().convert(value, param, ctx)
 
-
-class Output(click.Path):
+class Output(_Given, click.Path):
     """A file or a folder that a command writes."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(path_type=Path, **more)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        _refuse_empty(value, param)
-        return super().convert(value, param, ctx)
-
-
-def _refuse_empty(value: Any, param: click.Parameter | None) -> None:
-    """Refuse a path of no letters: it would be the current folder, which nobody has named."""
-    if str(value):
-        return
-    from allrail.errors import InputError
-
-    name = "" if param is None else max(param.opts, key=len)
-    source = name if name.startswith("-") else str(param and (param.metavar or name)).upper()
-    why = "it is empty"
-    raise InputError(why, source=source, hint="name a file or folder; is a variable not set?")
 
 
 def sets(command: F) -> F:

@@ -167,7 +167,9 @@ def talk(messages: int, size: int | None) -> str:
         messages: How many.
         size: Of all of them together, in bytes; None if nobody counted.
     """
-    told = f"{messages:,} message{'' if messages == 1 else 's'}"
+    from allrail.results.units import show_count
+
+    told = show_count(messages, "message")
     return told if size is None else f"{told}, {size:,} B"
 
 

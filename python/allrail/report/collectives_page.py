@@ -19,6 +19,7 @@ from allrail.report.document import (
     bandwidth,
     microseconds,
     render,
+    sentence,
     share,
     trust_words,
     world_words,
@@ -157,7 +158,7 @@ def _summary(results: Mapping[str, Result], inputs: Inputs, fabrics: Sequence[st
         said.append(f"Error bar: {told}.")
     else:
         lines = dict.fromkeys(map(told_of, inputs.values()))
-        said += [f"{one[0].upper()}{one[1:]}." for one in lines]
+        said += [sentence(one) for one in lines]
     busy = max(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     idle = min(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     if busy is not None and idle is not None and len(best.dimensions) > 1:

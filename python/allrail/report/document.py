@@ -398,6 +398,15 @@ def trust_words(*, calibrated: bool) -> tuple[str, str]:
     )
 
 
+def sentence(line: str) -> str:
+    """Return a line of the terminal as a sentence of a page.
+
+    Args:
+        line: Without a full stop.
+    """
+    return f"{line[0].upper()}{line[1:]}."
+
+
 def microseconds(us: float) -> Cell:
     """A time in µs.
 

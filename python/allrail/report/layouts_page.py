@@ -14,6 +14,7 @@ from allrail.report.document import (
     Section,
     Table,
     badges,
+    sentence,
     share,
     trust_words,
     world_words,
@@ -78,7 +79,7 @@ def _recommended(told: Mapping[str, Any]) -> dict[str, Any]:
 def _known(told: Mapping[str, Any]) -> list[str]:
     """What is known of the steps' error."""
     line = told.get("known_error")
-    return [f"{line[0].upper()}{line[1:]}."] if line else []
+    return [sentence(line)] if line else []
 
 
 def _capacity(one: Mapping[str, Any]) -> str:
@@ -135,7 +136,7 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
             f"Stopped: {told['stopped']}; {show_count(len(told['left']), 'layout')} left,"
             f" {told['unseen']:,} not looked at."
         )
-    said += [f"{words[0].upper()}{words[1:]}." for words in told.get("no_tool", [])]
+    said += [sentence(words) for words in told.get("no_tool", [])]
     if best["name"] != fastest["name"]:
         said.append(
             f"The fastest is {fastest['name']}: {show_number(fastest['step_s'])} s a step; of those"

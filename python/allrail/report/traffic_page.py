@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allrail.compared import alike, equally_fast, fastest, leaders, speedup
-from allrail.network_accuracy import told_of
+from allrail.network_accuracy import TRAFFIC
 from allrail.report.document import (
     Cell,
     Cells,
@@ -17,6 +17,7 @@ from allrail.report.document import (
     badges,
     microseconds,
     render,
+    sentence,
     share,
     trust_words,
     world_words,
@@ -58,7 +59,6 @@ def page(
     patterns = ", ".join(dict.fromkeys(one.pattern.replace("_", "-") for one in ones))
     calibrated = all(one.calibrated for one in ones)
     word, trust = trust_words(calibrated=calibrated)
-    known = dict.fromkeys(filter(None, map(told_of, inputs.values())))
     words = {
         "shares": "; ".join(
             f"{name}: {show_percent(one.share_of_injection)}" for name, one in results.items()
@@ -85,7 +85,7 @@ def page(
             summary=[
                 *_summary(results, f"{patterns} on {fabrics}"),
                 f"The numbers are {word}. {trust}",
-                *(f"{one[0].upper()}{one[1:]}." for one in known),
+                sentence(TRAFFIC),
             ],
             sections=[
                 Section("results", "Results", [_results(results), *drawn]),

@@ -17,6 +17,7 @@ from allrail.report.document import (
     Table,
     badges,
     render,
+    sentence,
     trust_words,
     world_words,
 )
@@ -172,7 +173,7 @@ def _summary(
         f"Simulated: {show_count(first.iterations, 'iteration')} of {models} on {where}.",
         f"The numbers are {word}. {trust}",
     ]
-    said += [f"{told[0].upper()}{told[1:]}." for told in lines(one.known for one in ones)]
+    said += [sentence(told) for told in lines(one.known for one in ones)]
     kind, us = max(best.exposed_us.items(), key=lambda pair: pair[1], default=("", 0.0))
     parts = {
         "compute": best.compute_us,

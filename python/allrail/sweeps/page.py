@@ -17,6 +17,7 @@ from allrail.report.document import (
     Table,
     badges,
     render,
+    sentence,
     trust_words,
     world_words,
 )
@@ -71,7 +72,7 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
                 *_summary(good, shown, changed, lower=lower),
                 *([f"{show_count(failed, 'point')} failed; the table says why."] if failed else []),
                 *([f"The numbers are {word}. {trust}"] if worlds else []),
-                *([f"{known[0].upper()}{known[1:]}."] if worlds and known else []),
+                *([sentence(known)] if worlds and known else []),
             ],
             sections=[
                 Section("pictures", "Over what was changed", drawn),

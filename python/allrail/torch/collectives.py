@@ -100,8 +100,7 @@ class Collectives:
             buffer = dense(tensor)
             after = partial(_divide_into, tensor, buffer, self._size if op == Op.AVG else 1)
             return self._call("all_reduce", _real(buffer), after, root, asked=asked)
-        every = tensor.new_empty((self._size, *tensor.shape))
-        every[self._rank].copy_(tensor)
+        every = self._room(tensor)
         after = partial(_combine, tensor, list(every), op)
         return self._call("all_gather", every, after, root, asked=asked)
 
@@ -201,8 +200,7 @@ class Collectives:
         root: int = 0,
         asked: Asked | None = None,
     ) -> Operation:
-        every = tensor.new_empty((self._size, *tensor.shape))
-        every[self._rank].copy_(tensor)
+        every = self._room(tensor)
 
         def deliver() -> None:
             if after is not None and not outputs:
@@ -211,6 +209,12 @@ class Collectives:
             return None if after is None else after()
 
         return self._call("all_gather", every, deliver, root, asked=asked)
+
+    def _room(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Room for every rank's tensor, with this one's in its place."""
+        every = tensor.new_empty((self._size, *tensor.shape))
+        every[self._rank].copy_(tensor)
+        return every
 
     def scatter(self, output: torch.Tensor, parts: Sequence[torch.Tensor], root: int) -> Operation:
         """Give each rank its own of the root's tensors, all of one size."""

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use allrail_collective::Operation;
+use allrail_core::counted;
 use allrail_engine::engine::Call;
 use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
@@ -82,9 +83,8 @@ impl Calls {
         match self.open.get(&number) {
             Some(Open { asked: Some(asked), .. }) => format!("call {number} ({asked})"),
             Some(Open { operation, elements, dtype, .. }) => {
-                let (word, dtype) =
-                    (if *elements == 1 { "element" } else { "elements" }, dtype.name());
-                format!("call {number} ({operation} of {elements} {word} of {dtype})")
+                let (elements, dtype) = (counted(*elements, "element"), dtype.name());
+                format!("call {number} ({operation} of {elements} of {dtype})")
             }
             None => format!("call {number}"),
         }

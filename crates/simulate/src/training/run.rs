@@ -63,12 +63,10 @@ pub fn simulate(
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
-    let Some((decided, told)) = sparse::decide(scenario, observer)? else {
-        return simulate_decided(scenario, timeline, observer);
-    };
-    let mut result = simulate_decided(&decided, timeline, observer)?;
-    result.notes.extend(told);
-    Ok(result)
+    match sparse::simulate_best(scenario, timeline, observer)? {
+        Some(result) => Ok(result),
+        None => simulate_decided(scenario, timeline, observer),
+    }
 }
 
 /// Simulates a training scenario whose tables are `rows` or `dense`; those that are `auto` are dense.

@@ -7,17 +7,20 @@ use allrail_workload::spec::RowExchange;
 
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::training::outcome::result::TrainingResult;
 use crate::training::run::simulate_decided;
 use crate::training::scenario::TrainingScenario;
 
-/// The scenario with every table decided, and what was found; none where nothing is open.
+/// Simulates the scenario with every table decided, and says in its notes what was found; none where nothing
+/// is open.
 ///
 /// # Errors
 /// As the simulation of it.
-pub(super) fn decide(
+pub(super) fn simulate_best(
     scenario: &TrainingScenario,
+    timeline: bool,
     observer: Observer<'_>,
-) -> Result<Option<(TrainingScenario, Vec<String>)>, SimulateError> {
+) -> Result<Option<TrainingResult>, SimulateError> {
     let is_open = |i: &usize| scenario.workload.sparse[*i].exchange == RowExchange::Auto;
     let open: Vec<usize> = (0..scenario.workload.sparse.len()).filter(is_open).collect();
     if open.is_empty() {
@@ -28,21 +31,23 @@ pub(super) fn decide(
         best.workload.sparse[*i].exchange = RowExchange::Dense;
     }
     let mut told = Vec::new();
-    let mut least = simulate_decided(&best, false, observer)?.step_time_us;
+    let mut result = simulate_decided(&best, timeline, observer)?;
     for i in open {
         let mut other = best.clone();
         other.workload.sparse[i].exchange = RowExchange::Rows;
-        let step = simulate_decided(&other, false, observer)?.step_time_us;
-        let table = &best.workload.sparse[i].table;
-        let chosen = if step < least { "rows" } else { "dense" };
+        let by_rows = simulate_decided(&other, timeline, observer)?;
+        let shorter = by_rows.step_time_us < result.step_time_us;
         told.push(format!(
-            "`auto` chose `{chosen}` for `{table}`: a step takes {:.3} ms with rows, {:.3} ms dense",
-            step / 1e3,
-            least / 1e3
+            "`auto` chose `{}` for `{}`: a step takes {:.3} ms with rows, {:.3} ms dense",
+            if shorter { "rows" } else { "dense" },
+            best.workload.sparse[i].table,
+            by_rows.step_time_us / 1e3,
+            result.step_time_us / 1e3
         ));
-        if step < least {
-            (best, least) = (other, step);
+        if shorter {
+            (best, result) = (other, by_rows);
         }
     }
-    Ok(Some((best, told)))
+    result.notes.extend(told);
+    Ok(Some(result))
 }

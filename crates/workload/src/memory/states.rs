@@ -44,7 +44,7 @@ pub(super) fn on(plan: &Plan<'_>, position: u32) -> States {
         add(plan, piece, tied, &mut states);
     }
     states.parameters = states.parameters.saturating_mul(plan.versions(position));
-    if travels(plan) {
+    if plan.exchanging() > 1 {
         states.gradients = states.gradients.saturating_mul(plan.sets_of_gradients());
     }
     if gathers(plan) && plan.workload.parallelism.reshard {
@@ -56,12 +56,7 @@ pub(super) fn on(plan: &Plan<'_>, position: u32) -> States {
 
 /// Whether parameters are in shards that are gathered to be used.
 pub(super) fn gathers(plan: &Plan<'_>) -> bool {
-    plan.workload.parallelism.zero >= 3 && travels(plan)
-}
-
-/// Whether gradients travel between replicas.
-fn travels(plan: &Plan<'_>) -> bool {
-    plan.degree(Axis::Dp) * plan.degree(Axis::Cp) * plan.degree(Axis::Ep) > 1
+    plan.workload.parallelism.zero >= 3 && plan.exchanging() > 1
 }
 
 /// The pieces of the model at a position, each with its direction.

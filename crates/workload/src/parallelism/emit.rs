@@ -202,6 +202,18 @@ impl<'p> Emitter<'p> {
         id
     }
 
+    /// A node beside the chain that takes no time: what stands for several that are over.
+    pub(super) fn instant(
+        &mut self,
+        position: usize,
+        name: &str,
+        pass: Pass,
+        after: &[NodeId],
+    ) -> NodeId {
+        let (actor, work) = (self.stages[position].actor, Work::Compute { time: Time::ZERO });
+        self.builder.node(name, Node { actor, work, tensor: None, pass }, after)
+    }
+
     /// A compute node beside the chain: an update.
     pub(crate) fn update(
         &mut self,

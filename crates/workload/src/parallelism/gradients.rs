@@ -28,7 +28,7 @@ use allrail_core::Time;
 use super::emit::{Emitter, Span};
 use super::passes::Done;
 use super::shards::unit_name;
-use crate::graph::{Node, NodeId, Pass, Purpose, Work};
+use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
 use crate::spec::{Axis, Updates};
 
@@ -247,10 +247,7 @@ impl Emitter<'_> {
             after.extend(over[position]);
             after.sort_unstable();
             after.dedup();
-            let actor = self.stages[position].actor;
-            let work = Work::Compute { time: Time::ZERO };
-            let node = Node { actor, work, tensor: None, pass: Pass::Update };
-            *step = Some(self.builder.node("optimizer step", node, &after));
+            *step = Some(self.instant(position, "optimizer step", Pass::Update, &after));
         }
         steps
     }

@@ -194,6 +194,11 @@ impl<'w> Plan<'w> {
         u64::from(self.layout.degree(axis))
     }
 
+    /// How many ranks exchange the gradients of a replica's dense parameters.
+    pub(crate) fn exchanging(&self) -> u64 {
+        self.degree(Axis::Dp) * self.degree(Axis::Cp) * self.degree(Axis::Ep)
+    }
+
     /// Bytes of a parameter or an activation.
     pub(crate) fn width(&self) -> u64 {
         self.workload.precision.bytes()

@@ -32,9 +32,8 @@ use super::gradients::place;
 use super::plan::{Plan, wrong};
 use crate::device::{self, Cost};
 use crate::error::WorkloadError;
-use crate::graph::{Node, NodeId, Pass, Purpose, Work};
+use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::Cut;
-use crate::spec::Axis;
 
 /// An embedding table whose gradient may travel as rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -248,7 +247,7 @@ impl SparseGradient {
             overlap: self.overlap,
             index,
         };
-        let ranks = plan.degree(Axis::Dp) * plan.degree(Axis::Cp) * plan.degree(Axis::Ep);
+        let ranks = plan.exchanging();
         let width = plan.gradient_precision.bytes();
         let all = u128::from(ranks) * u128::from(sized.touched) * u128::from(sized.row(width));
         if all > 1 << 62 {
@@ -273,7 +272,7 @@ impl Plan<'_> {
     /// Of so many parameters of a layer, those that an update changes.
     pub(super) fn updated_by_rows(&self, i: usize, parameters: u64) -> Option<u64> {
         let table = self.rows.get(&i)?;
-        let ranks = self.degree(Axis::Dp) * self.degree(Axis::Cp) * self.degree(Axis::Ep);
+        let ranks = self.exchanging();
         let rest = parameters.saturating_sub(table.parameters());
         Some(parameters.min(rest + table.union(ranks) * table.columns))
     }
@@ -281,7 +280,7 @@ impl Plan<'_> {
     /// Bytes of a layer's gradient beyond those of a dense one, which may be negative: (fewer, more).
     pub(crate) fn kept_rows(&self, i: usize) -> (u64, u64) {
         let Some(table) = self.rows.get(&i) else { return (0, 0) };
-        let ranks = self.degree(Axis::Dp) * self.degree(Axis::Cp) * self.degree(Axis::Ep);
+        let ranks = self.exchanging();
         let width = self.gradient_precision.bytes();
         // Everybody's rows; with servers what is pushed and what is pulled.
         let copies = if self.workload.by_servers { 2 } else { ranks };
@@ -323,12 +322,7 @@ impl Emitter<'_> {
         let last = match both.as_slice() {
             [] => None,
             [one] => Some(*one),
-            both => {
-                let work = Work::Compute { time: Time::ZERO };
-                let actor = self.stages[position].actor;
-                let node = Node { actor, work, tensor: None, pass: Pass::Backward };
-                Some(self.builder.node(&format!("{name}, all"), node, both))
-            }
+            both => Some(self.instant(position, &format!("{name}, all"), Pass::Backward, both)),
         };
         // Everybody's rows are read, and their sums written.
         let numbers = if servers { 0 } else { ranks * table.touched + table.union(ranks) };

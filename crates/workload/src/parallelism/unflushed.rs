@@ -20,7 +20,7 @@ use super::gradients::place;
 use super::passes::Done;
 use super::plan::{Plan, wrong};
 use crate::error::WorkloadError;
-use crate::graph::{Node, NodeId, Pass, Work};
+use crate::graph::{NodeId, Pass};
 use crate::spec::Updates;
 
 impl Plan<'_> {
@@ -154,10 +154,8 @@ impl Emitter<'_> {
         let between = match self.stages[position].between {
             Some(between) => between,
             None => {
-                let actor = self.stages[position].actor;
-                let work = Work::Compute { time: Time::ZERO };
-                let node = Node { actor, work, tensor: None, pass: Pass::Update };
-                let between = self.builder.node("weights of the step before", node, &[]);
+                let between =
+                    self.instant(position, "weights of the step before", Pass::Update, &[]);
                 if let Some(first) = self.stages[position].first {
                     self.builder.carry(first, between);
                 }
@@ -175,10 +173,7 @@ impl Emitter<'_> {
         ready: NodeId,
         before: Option<NodeId>,
     ) -> NodeId {
-        let actor = self.stages[position].actor;
-        let work = Work::Compute { time: Time::ZERO };
-        let node = Node { actor, work, tensor: None, pass: Pass::Backward };
-        let both = self.builder.node("tied gradients of a step", node, &[ready]);
+        let both = self.instant(position, "tied gradients of a step", Pass::Backward, &[ready]);
         before.into_iter().for_each(|before| self.builder.carry(both, before));
         both
     }
