@@ -277,7 +277,7 @@ docs: ## `make reference`, then `make site`
 	@$(MAKE) --no-print-directory site
 
 .PHONY: docs-test
-docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README and the guides as it stands there: PAGES="README.md"
+docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README, tour and guides as it stands there: PAGES="README.md"
 	$(BIN)/python docs/commands.py $(PAGES)
 
 # What builds and judges a release, apart from .venv: zig is large.
@@ -332,6 +332,10 @@ notices: $(DEPENDENCIES) ## check the licences of the crates in the wheel, and w
 .PHONY: demo
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
+
+.PHONY: picture
+picture: build ## render README's picture again, with headless Chromium: docs/images/report.png
+	$(BIN)/python docs/picture.py
 
 .PHONY: reproduce
 reproduce: build ## every published number beside ours; exits with 1 if one is out

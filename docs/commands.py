@@ -1,4 +1,4 @@
-"""Run every command of README, guides and concepts, as it stands there, in a copy of the tree.
+"""Run every command of README, tour, guides and concepts as it stands, in a copy of the tree.
 
     python docs/commands.py                # what `make docs-test` does: all pages, all commands
     python docs/commands.py --quick        # without those that take long; what `make test` does
@@ -35,7 +35,7 @@ LONG = {
     "torchrun": "it starts four processes with torch",
     "allrail run": "it starts four processes with torch",
     "ALLRAIL_DISABLE=1": "it starts four processes with torch",
-    "allrail plan --model llama3_8b --fabric dgx-h100": "it takes a minute",
+    "allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --global": "it takes a minute",
     "allrail require --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail launch": "it starts four processes",
     "allrail calibrate device": "it measures this machine, with torch",
@@ -48,6 +48,7 @@ NEVER = {
     "make reproduce": "the better part of an hour",
     "make published": "it needs a folder with the sources' numbers",
     "pip install": "it changes this environment, from an index",
+    "uv tool install": "it needs a wheel; `make release-check` installs one",
     "KERAS_BACKEND=": "it trains what the reader has written, with Keras",
     "all_reduce_perf": "it needs GPUs and nccl-tests",
     "NCCL_ALGO=": "as above",
@@ -282,7 +283,8 @@ def pages() -> list[Path]:
     """Return the pages whose commands are run."""
     folders = (ROOT / "docs" / "guides", ROOT / "docs" / "concepts")
     written = [page for folder in folders for page in sorted(folder.glob("*.md"))]
-    return [ROOT / "README.md", *written]
+    first = [ROOT / "README.md", ROOT / "docs" / "tour.md", ROOT / "docs" / "results.md"]
+    return [*first, *written]
 
 
 def main() -> int:

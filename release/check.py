@@ -5,7 +5,7 @@
     python release/check.py --advisories DIR   # with the advisory databases in a folder
 
 A source distribution and a wheel are looked at, and the wheel is installed into a fresh environment
-outside of the tree, with no Rust to be found: there the tour of README runs. Prints `ok`, `warning`
+outside of the tree, with no Rust to be found: there README and the tour run. Prints `ok`, `warning`
 or `failed` for each; exits with 1 if anything failed. What takes how long is told, not judged.
 """
 
@@ -290,9 +290,10 @@ def imports_without_torch(release: Release) -> str:
 
 
 def tour_runs(release: Release) -> str:
-    """Every quick command of README, in a copy of the tree, with the wheel."""
-    said = release.run(release.python, ROOT / "docs" / "commands.py", "--quick", ROOT / "README.md")
-    return said.splitlines()[0].partition(": ")[2]
+    """Every quick command of README and the tour, in a copy of the tree, with the wheel."""
+    pages = (ROOT / "README.md", ROOT / "docs" / "tour.md")
+    said = release.run(release.python, ROOT / "docs" / "commands.py", "--quick", *pages)
+    return "; ".join(line.partition(": ")[2] for line in said.splitlines()[: len(pages)])
 
 
 CHECKS: tuple[Callable[[Release], str], ...] = (

@@ -1,4 +1,4 @@
-"""The commands of README, guides and concepts run, and print what stands there.
+"""The commands of README, tour, guides and concepts run, and print what stands there.
 
 `make docs-test` runs all. Here those that take long are left out: what starts several processes,
 builds, or takes minutes; `make test-long` has the pages that are long as a whole.

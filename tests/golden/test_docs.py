@@ -15,6 +15,17 @@ import allrail
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+commands = load("commands")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/*/README.md")])
 FENCE = re.compile(r"^(```+|~~~+).*?^\1$", re.MULTILINE | re.DOTALL)
 
@@ -68,6 +79,36 @@ def test_every_page_is_in_the_index():
     index = DOCS / "README.md"
     listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(index)}
     assert set(PAGES) - listed == {index}
+
+
+LINES = {"README.md": 150}
+"""How long the pages at the root may be: who opens one reads it whole."""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_pages_at_the_root_stay_short(name):
+    assert len((ROOT / name).read_text().splitlines()) <= LINES[name]
+
+
+def test_readme_shows_a_picture_and_an_answer_that_is_checked():
+    """What it prints is compared by test_commands, which leaves out what takes long."""
+    text = (ROOT / "README.md").read_text()
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert len(pictures) == 1
+    assert (ROOT / pictures[0]).stat().st_size < 200_000
+    parts = [one for one in commands.parts(text) if isinstance(one, commands.Command)]
+    shown = [one for one in parts if one.shown and not one.begins(commands.LONG | commands.NEVER)]
+    assert [" ".join(one.text.split()[:2]) for one in shown] == ["allrail plan", "allrail apply"]
+
+
+def test_each_table_of_results_has_a_target_and_a_verdict():
+    """Tables without one have no target: schedules beside each other, and where it was tested."""
+    text = (DOCS / "results.md").read_text()
+    heads = re.findall(r"^(\|.*\|)\n\|[-|]+\|$", text, re.MULTILINE)
+    judged = [head for head in heads if "target" in head]
+    assert len(heads) - len(judged) == 2
+    assert all("met?" in head for head in judged)
+    assert all(re.search(r"measured|computed|mean error", head) for head in judged)
 
 
 def test_the_python_reference_has_every_public_name():
