@@ -348,7 +348,7 @@ published: build ## numbers of the five sources that have no row of `reproduce`:
 	@$(BIN)/python benches/published $(REFERENCE)
 
 .PHONY: recipes
-recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes minutes
+recipes: build ## carry the recipes of docs/extending out on a copy of the tree; takes minutes
 	$(BIN)/python docs/recipes.py
 
 .PHONY: lock

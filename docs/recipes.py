@@ -1,4 +1,4 @@
-"""Carry out CONTRIBUTING's recipes as they stand there, all together on one copy of the tree.
+"""Carry out the recipes of docs/extending as they stand, all together on one copy of the tree.
 
     python docs/recipes.py             # what `make recipes` does; minutes, most of them compiling
     python docs/recipes.py --only-apply DIR    # write the copy into DIR and stop
@@ -50,13 +50,18 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found[2], found[1], found[3], line)
 
 
-def recipes(text: str) -> str:
-    """Return the part of the page with recipes that are carried out.
+def recipes(root: Path = ROOT) -> list[Path]:
+    """Return the pages that are carried out: those with a `diff`.
 
     Args:
-        text: CONTRIBUTING.
+        root: The repository.
     """
-    return text[text.index("## Recipes") : text.index("## Add a fabric preset")]
+    pages = sorted((root / "docs" / "extending").glob("*.md"))
+    return [
+        page
+        for page in pages
+        if any(block.language == "diff" for block in blocks(page.read_text()))
+    ]
 
 
 def patched(text: str, diff: str) -> str:
@@ -107,11 +112,10 @@ def apply(folder: Path) -> list[Block]:
     Returns:
         What is to be run.
     """
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    before = text[: text.index("## Recipes")].count("\n")
     commands, files, lines = [], 0, 0
-    for block in blocks(recipes(text)):
-        where = f"CONTRIBUTING.md:{before + block.line}"
+    found = [(page, block) for page in recipes() for block in blocks(page.read_text())]
+    for page, block in found:
+        where = f"{page.relative_to(ROOT)}:{block.line}"
         if block.language == "console":
             commands.append(block)
         elif block.path is None:
@@ -141,7 +145,7 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
         folder: Where.
         environment: Beside this process's own.
     """
-    done = subprocess.run(  # noqa: S603, what CONTRIBUTING says
+    done = subprocess.run(  # noqa: S603, what the pages say
         command,
         cwd=folder,
         env=os.environ | environment,

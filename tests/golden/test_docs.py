@@ -81,7 +81,7 @@ def test_every_page_is_in_the_index():
     assert set(PAGES) - listed == {index}
 
 
-LINES = {"README.md": 150}
+LINES = {"README.md": 150, "ARCHITECTURE.md": 200, "CONTRIBUTING.md": 150}
 """How long the pages at the root may be: who opens one reads it whole."""
 
 
@@ -99,6 +99,30 @@ def test_readme_shows_a_picture_and_an_answer_that_is_checked():
     parts = [one for one in commands.parts(text) if isinstance(one, commands.Command)]
     shown = [one for one in parts if one.shown and not one.begins(commands.LONG | commands.NEVER)]
     assert [" ".join(one.text.split()[:2]) for one in shown] == ["allrail plan", "allrail apply"]
+
+
+def test_the_glossary_has_forty_terms_at_most_each_explained_and_placed():
+    rows = re.findall(
+        r"^\| (.+) \| (.+) \| (.+) \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE
+    )
+    terms = [term for term, *_ in rows[1:]]
+    assert 0 < len(terms) <= 40
+    assert len(set(terms)) == len(terms)
+    assert all(len(meaning) > 20 and field.strip() for _, meaning, field in rows[1:])
+
+
+def test_each_file_that_architecture_names_is_there():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    read = re.findall(r"^\d\. `([^`]+)`", text, re.MULTILINE)[:6]
+    assert [path for path in read if not (ROOT / path).is_file()] == []
+    rooms = re.findall(
+        r"^\| (`[^|]+`) \|", text[text.index("| in `python/allrail`") :], re.MULTILINE
+    )
+    named = [one.strip("`/") for row in rooms for one in row.split(", ")]
+    assert "torch" in named
+    assert [one for one in named if not (ROOT / "python" / "allrail" / one).exists()] == []
+    listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert {path.name for path in (ROOT / "crates").iterdir()} == set(listed)
 
 
 def test_each_table_of_results_has_a_target_and_a_verdict():
