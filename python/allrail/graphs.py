@@ -133,6 +133,9 @@ def price_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in PRICES.glob("*.yaml")))
 
 
+DEFAULT_PRICES = "hammingmesh"
+
+
 def read_prices(prices: str | os.PathLike[str] | None = None) -> dict[str, float]:
     """Read the prices of parts, in US dollars.
 
@@ -145,7 +148,7 @@ def read_prices(prices: str | os.PathLike[str] | None = None) -> dict[str, float
     from allrail.scenario.places import parse_path, show_path
     from allrail.scenario.text import read_file
 
-    name = os.fspath("hammingmesh" if prices is None else prices)
+    name = os.fspath(DEFAULT_PRICES if prices is None else prices)
     path = PRICES / f"{name}.yaml" if name in price_names() else Path(name)
     if path.parent != PRICES and path != STDIN and path.suffix not in (".yaml", ".yml", ".json"):
         raise InputError(

@@ -81,13 +81,18 @@ def test_every_page_is_in_the_index():
     assert set(PAGES) - listed == {index}
 
 
-LINES = {"README.md": 150, "ARCHITECTURE.md": 200, "CONTRIBUTING.md": 150}
+LINES = {"README.md": 150, "ARCHITECTURE.md": 200, "CONTRIBUTING.md": 150, "CHANGELOG.md": 60}
 """How long the pages at the root may be: who opens one reads it whole."""
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_pages_at_the_root_stay_short(name):
     assert len((ROOT / name).read_text().splitlines()) <= LINES[name]
+
+
+def test_the_change_log_begins_with_the_version_of_the_tree():
+    heading = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heading[1].split()[0] == allrail.__version__
 
 
 def test_readme_shows_a_picture_and_an_answer_that_is_checked():

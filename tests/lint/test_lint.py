@@ -1,10 +1,15 @@
-"""A planted cycle, a planted import and a planted word are found."""
+"""A planted cycle, import, word and key are found; no page names a key that there is not."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lint import graph, python_imports, rust_modules, words
+from allrail.schemas import schema
+from lint import graph, keys, python_imports, rust_modules, words
+
+ROOT = Path(__file__).parents[2]
 
 
 def written(folder, files):
@@ -98,3 +103,42 @@ def test_a_banned_word_is_found_with_what_to_write():
         (2, "MOST_SEEN"),
     ]
     assert found[0][2] == "network model"
+
+
+def test_prose_has_no_code_and_no_targets_of_links():
+    page = "one `world` [two](world.md)\n```text\nworld\n```\nworlds\n"
+    assert [line for line, *_ in words.hits(words.prose(page), words.banned())] == [5]
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md")])
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+PLANTED = (
+    "`schedule.tensor.credit` `compute.device: a100` `job.yaml` `p.data` `timeouts.warn`\n"
+    "`schedule.tensor.nope` `compute.nope`\n"
+    "--set workload.nope=3 --each traffic.pattern=shift,incast `timeouts.nope`\n"
+)
+
+
+@pytest.fixture(scope="module")
+def schemas():
+    return [schema("scenario"), schema("job")]
+
+
+def test_a_key_that_no_schema_has_is_found(schemas):
+    found = [(line, key.rpartition(".")[0]) for line, key in keys.unknown(PLANTED, schemas)]
+    assert found == [(2, "schedule.tensor"), (2, "compute"), (3, "timeouts"), (3, "workload")]
+
+
+ELSE = {"model.compile", "model.module", "schedule.polcy"}
+"""A method and an attribute in Keras and torch, and a mistake that a page shows."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_key_that_a_page_names_is_one(page, schemas):
+    found = keys.unknown(page.read_text(encoding="utf-8"), schemas)
+    assert [one for one in found if one[1] not in ELSE] == []

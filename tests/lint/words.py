@@ -35,6 +35,17 @@ def hits(text: str, words: Mapping[re.Pattern[str], str]) -> Iterator[tuple[int,
             yield from ((number, found.group(), better) for found in word.finditer(line))
 
 
+def prose(page: str) -> str:
+    """A Markdown page without code and link targets; lines keep their numbers.
+
+    Args:
+        page: The page.
+    """
+    fence = re.compile(r"^(```+|~~~+).*?^\1$", re.MULTILINE | re.DOTALL)
+    text = fence.sub(lambda found: "\n" * found.group().count("\n"), page)
+    return re.sub(r"\]\([^)\s]*\)", "]()", re.sub(r"`[^`\n]*`", "``", text))
+
+
 def files(root: Path) -> list[Path]:
     """The tracked files that people read, but the list itself and its test.
 

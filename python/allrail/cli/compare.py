@@ -40,9 +40,7 @@ def _axis(name: str, about: str) -> click.Option:
 
 @click.command(
     params=[
-        _axis(
-            "policy", "Policies; baseline,themis,allrail if nothing is named; nccl: NCCL's own time"
-        ),
+        _axis("policy", "Policies; baseline,themis,search if left out; nccl: NCCL's own time"),
         _axis("order", "Orders; those that suit each policy if left out."),
         _axis("fabric", "Presets or files."),
         _axis("chunks", "Numbers of chunks."),

@@ -104,7 +104,7 @@ def job_of(
             value=model,
             hint="name a preset, a `config.json`, or a file with `transformer`",
         )
-    launch = TOOLS[more.tool].launch if more.tool in TOOLS else "compiled"
+    launch = TOOLS[more.tool].launch if more.tool in TOOLS else _LAUNCH
     device, precision, assumed = _computes(asked, loaded)
     return Job(
         model={"transformer": sizes, "name": model},
@@ -130,6 +130,8 @@ def job_of(
 
 _DEVICE = "h100"
 """Where neither an option nor the fabric names one: chosen, as most that is asked is of it."""
+_LAUNCH = "compiled"
+"""Where neither an option nor a tool says how kernels are launched."""
 _NO_BF16 = ("v100",)
 """CUDA C++ Programming Guide: bf16 from compute capability 8.0 on."""
 

@@ -8,6 +8,8 @@ import click
 
 from allrail.cli import options
 
+_PAGE = "report.html"
+
 
 @click.command()
 @click.argument("path", metavar="DIR", type=options.Folder())
@@ -16,7 +18,7 @@ from allrail.cli import options
     type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
-    help="Write the page here; `report.html` beside the results if left out.",
+    help=f"Write the page here; `{_PAGE}` beside the results if left out.",
 )
 def command(*, path: Path, out: Path | None) -> None:
     """Write the report of results in DIR that `--out` or `--report` wrote: one page, offline.
@@ -33,6 +35,6 @@ def command(*, path: Path, out: Path | None) -> None:
     from allrail.report.saved import saved_page
 
     html = saved_page(path)
-    file = out or (path if path.is_dir() else path.parent) / "report.html"
+    file = out or (path if path.is_dir() else path.parent) / _PAGE
     write_text(file, html)
     output.text(f"report    {file}", err=True)
