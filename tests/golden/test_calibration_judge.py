@@ -61,6 +61,21 @@ def test_a_ring_is_told_and_predicted():
     assert calibration.missed(one + other) == []
 
 
+def test_a_tree_is_told_from_stages_by_the_sizes_between_small_and_large():
+    # Small and large sizes alone are explained as well by the default schedule, which takes an
+    # eighth of the time for a small all-gather.
+    ran, found = predictions("nccl's ring and tree", seed=7)
+    assert ran == "the faster of a ring and a tree over all ranks"
+    assert calibration.missed(found) == []
+
+
+def test_groups_of_another_size_are_tried_where_some_explain_tables_well():
+    # Of [8, 8, 2] ranks; stages over [8, 2, 8] are near, and were once refused for the rest.
+    ran, found = predictions("one ring", seed=13)
+    assert ran == "a ring over all ranks"
+    assert calibration.missed(found) == []
+
+
 @pytest.fixture(scope="module")
 def halving():
     """A calibration under the default schedule, and the fit that it made."""

@@ -23,9 +23,9 @@ from allrail.errors import InputError
 _LATENCY_US = {"machine": 3.4, "between": 9.6}
 """Where no row tells: NCCL's `src/graph/tuning.cc`, a ring's step in Simple (as presets have)."""
 _BETTER = 0.7
-"""A library's algorithms are taken where they leave less than so much of the default's loss. Chosen
-with drawn tables in view (`benches/calibration.py`): noise of 3 % on tables of the default schedule
-never tips it there, and of six with a ring and a tree five are told."""
+"""Times the loss of another: what leaves less explains the tables much better. Chosen with drawn
+tables in view (`benches/calibration.py`): noise of 3 % on tables of the default schedule never tips
+it to a library's algorithms there."""
 _CONTRADICT = 1.5
 """Times the measured time of large sizes, by the best fit: then tables are not of one network."""
 _PLAIN = 0.15
@@ -88,7 +88,7 @@ def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | 
     found: Found | None = None
     own: Found | None = None
     for levels in levels_of(tables):
-        if found is not None and found.joint.loss < _PLAIN:
+        if found is not None and found.joint.loss < _PLAIN and _has_more(levels, found.levels):
             # More dimensions explain anything: fewer do.
             break
         limit = nic_rate(tables, levels, nic)
@@ -106,16 +106,34 @@ def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | 
             forward = forward_of(ran, levels.between)
             joint = solve(tables, levels.parts, forward, latencies=steps, most=most, start=near)
             this = Found(levels, joint, ran)
-            better = joint.loss + _NOISE < _BETTER * (least + _NOISE)
-            if found is None or (better and (ran in STAGES or told_apart(levels))):
+            told = ran in STAGES or told_apart(levels)
+            if found is None or (told and _is_better(joint, found.joint)):
                 found = this
-            if ran not in STAGES and (
-                own is None or joint.loss + _NOISE < _BETTER * own.joint.loss
-            ):
+            if ran not in STAGES and (own is None or _is_better(joint, own.joint)):
                 own = this
     if found is None:
         raise AssertionError("no dimensions were tried")
     return found, own
+
+
+def _has_more(one: Levels, other: Levels) -> bool:
+    """Whether there are more dimensions; groups of other sizes are as many, and may fit better."""
+    return len(one.sizes) > len(other.sizes)
+
+
+def _is_better(one: Joint, other: Joint) -> bool:
+    """Whether a fit explains tables much better than another one.
+
+    Small and large sizes tell; where they do not, those between tell, where algorithms differ most:
+    how a pipeline fills, and from where on a ring is faster than a tree.
+    """
+    if _much_less(one.loss, other.loss):
+        return True
+    return _much_less(one.alike, other.alike) and not _much_less(other.loss, one.loss)
+
+
+def _much_less(one: float, other: float) -> bool:
+    return one + _NOISE < _BETTER * (other + _NOISE)
 
 
 def _check_faster(tables: Sequence[Table], found: Found) -> None:

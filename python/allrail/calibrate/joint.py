@@ -42,6 +42,7 @@ class Joint:
         rates: Of each dimension, bytes a microsecond (MB/s).
         latencies: Of each dimension, µs a step.
         loss: Mean loss of a row.
+        alike: The same where every row of a table counts as much.
         bounds: Dimensions whose rate is only known to be as large: no table is slowed by them.
         free: Dimensions whose latency no row tells.
     """
@@ -49,6 +50,7 @@ class Joint:
     rates: tuple[float, ...]
     latencies: tuple[float, ...]
     loss: float
+    alike: float
     bounds: tuple[int, ...]
     free: tuple[int, ...]
 
@@ -111,8 +113,9 @@ def solve(
             for table, part, row, weight in rows
         ]
 
-    def loss(rates: Sequence[float], steps: Sequence[float]) -> float:
-        return sum(2 * (math.sqrt(1 + (one / scale) ** 2) - 1) for one in off(rates, steps))
+    def loss(rates: Sequence[float], steps: Sequence[float], *, alike: bool = False) -> float:
+        apart = off(rates, steps, alike=alike)
+        return sum(2 * (math.sqrt(1 + (one / scale) ** 2) - 1) for one in apart)
 
     def least(function: Callable[[Any], list[float]], start: list[float], ends: _Ends) -> Any:
         low, high = ends
@@ -170,7 +173,8 @@ def solve(
         )
         steps = steps_of(again)
     free = tuple(place for place in range(count) if place not in told)
-    return Joint(tuple(rates), tuple(steps), best / len(rows), tuple(bounds), free)
+    every = loss(rates, steps, alike=True) / len(rows)
+    return Joint(tuple(rates), tuple(steps), best / len(rows), every, tuple(bounds), free)
 
 
 def _fewer(table: Table) -> list[tuple[Row, float]]:
