@@ -142,3 +142,14 @@ ELSE = {"model.compile", "model.module", "schedule.polcy"}
 def test_every_key_that_a_page_names_is_one(page, schemas):
     found = keys.unknown(page.read_text(encoding="utf-8"), schemas)
     assert [one for one in found if one[1] not in ELSE] == []
+
+
+WRITTEN = [page for page in PAGES if "reference" not in page.parts]
+"""Pages that people write; those of the reference are written from the code."""
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_no_page_has_a_word_that_the_glossary_replaces(page):
+    """What to write instead stands in banned.yaml."""
+    text = words.prose(page.read_text(encoding="utf-8"))
+    assert list(words.hits(text, words.banned())) == []
