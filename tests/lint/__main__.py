@@ -1,4 +1,4 @@
-"""Figures of the code's structure and of its words. It prints; tests/lint/test_lint.py fails on words in docs.
+"""Figures of the code's structure and of its words; tests in test_lint.py keep words out of docs.
 
     make structure                       # or: python tests/lint [structure]
     make words                           # or: python tests/lint words [--each FILE]
