@@ -81,6 +81,7 @@ def test_every_page_is_in_the_index():
     assert set(PAGES) - listed == {index}
 
 
+TOPS = ("crates", "docs", "python", "tests")
 LINES = {"README.md": 150, "ARCHITECTURE.md": 200, "CONTRIBUTING.md": 150, "CHANGELOG.md": 60}
 """How long the pages at the root may be: who opens one reads it whole."""
 
@@ -128,6 +129,15 @@ def test_each_file_that_architecture_names_is_there():
     assert [one for one in named if not (ROOT / "python" / "allrail" / one).exists()] == []
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
     assert {path.name for path in (ROOT / "crates").iterdir()} == set(listed)
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/extending/code.md"])
+def test_each_source_that_a_page_names_is_there(page):
+    sources = [one for top in TOPS for one in (ROOT / top).rglob("*.*")]
+    there = {one.name for one in sources if one.suffix in {".py", ".rs"}}
+    named = re.findall(r"`[\w./]*?(\w+\.(?:py|rs))`", (ROOT / page).read_text())
+    assert len(named) > 20
+    assert set(named) - there == set()
 
 
 def test_each_table_of_results_has_a_target_and_a_verdict():
