@@ -58,19 +58,35 @@ def has(path: list[str], node: Any, schema: Schema) -> bool:
     return False
 
 
+def found(path: list[str], node: Any, schema: Schema) -> Iterator[Any]:
+    """Yield the parts of the schema that a key leads to.
+
+    Args:
+        path: The key's names, from here on.
+        node: A part of the schema.
+        schema: The schema.
+    """
+    if not path:
+        yield node
+        return
+    for form in parts(node, schema):
+        if path[0] in form.get("properties", {}):
+            yield from found(path[1:], form["properties"][path[0]], schema)
+
+
 def groups(schema: Schema) -> dict[str, list[Any]]:
     """Return every key that has keys of its own, by name, with the parts that it may be.
 
     Args:
         schema: The schema.
     """
-    found: dict[str, list[Any]] = {}
+    named: dict[str, list[Any]] = {}
     for part in [schema, *schema.get("$defs", {}).values()]:
         for form in parts(part, schema):
             for name, value in form.get("properties", {}).items():
                 if any("properties" in one for one in parts(value, schema)):
-                    found.setdefault(name, []).append(value)
-    return found
+                    named.setdefault(name, []).append(value)
+    return named
 
 
 def unknown(text: str, schemas: list[Schema]) -> list[tuple[int, str]]:
@@ -83,7 +99,7 @@ def unknown(text: str, schemas: list[Schema]) -> list[tuple[int, str]]:
         text: A page, code and all.
         schemas: Those of the files that keys are in.
     """
-    found = []
+    wrong = []
     starts = [(schema, groups(schema)) for schema in schemas]
     for number, line in enumerate(text.splitlines(), start=1):
         for name in [*NAMED.findall(line), *SET.findall(line)]:
@@ -92,5 +108,5 @@ def unknown(text: str, schemas: list[Schema]) -> list[tuple[int, str]]:
             if not places or FILES.search(name):
                 continue
             if not any(has(rest, node, schema) for node, schema in places):
-                found.append((number, name))
-    return found
+                wrong.append((number, name))
+    return wrong

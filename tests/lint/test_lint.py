@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,23 @@ ELSE = {"model.compile", "model.module", "schedule.polcy"}
 def test_every_key_that_a_page_names_is_one(page, schemas):
     found = keys.unknown(page.read_text(encoding="utf-8"), schemas)
     assert [one for one in found if one[1] not in ELSE] == []
+
+
+def test_defaults_in_the_guide_to_scenarios_are_those_of_the_schema(schemas):
+    """Of each row whose default is a value, not words; a quantity of nothing has any unit."""
+    text = (ROOT / "docs" / "guides" / "scenario.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| `([a-z_.]+)` \| (?:`([^`|]+)`|(\d+)) \|", text, re.MULTILINE)
+    checked = 0
+    for name, word, number in stated:
+        parts = keys.found(name.split("."), schemas[0], schemas[0])
+        defaults = {str(one["default"]) for one in parts if one.get("default") is not None}
+        said = word or number
+        if re.match(r"0 \w", said):
+            assert any(one.startswith("0 ") for one in defaults), name
+        elif defaults:
+            assert said in defaults, name
+        checked += bool(defaults)
+    assert checked > 10
 
 
 WRITTEN = [page for page in PAGES if "reference" not in page.parts]
