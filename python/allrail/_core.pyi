@@ -12,7 +12,7 @@ __all__ = [
     "RuntimeFault",
     "advise",
     "algorithms",
-    "bound_training_many",
+    "bound_many",
     "check_plan",
     "check_prices",
     "check_programs",
@@ -59,10 +59,6 @@ __all__ = [
     "scenario_keys",
     "simulate",
     "simulate_many",
-    "simulate_traffic",
-    "simulate_traffic_many",
-    "simulate_training",
-    "simulate_training_many",
     "tensor_policies",
     "tensor_ranking",
     "topologies",
@@ -223,6 +219,11 @@ def simulate_many(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]: ...
+def bound_many(
+    scenarios: list[str],
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]: ...
 def plan(scenario: str, progress: Callable[[int, int], None] | None = None) -> str: ...
 def plan_key(scenario: str) -> str: ...
 def check_plan(plan: str, scenario: str | None = None) -> None: ...
@@ -268,28 +269,6 @@ def graph_dimensions(fabric: str, counted: bool = False) -> str: ...
 def graph_facts(fabric: str, prices: str | None = None) -> str: ...
 def graph_count(fabric: str, prices: str | None = None) -> str: ...
 def topologies() -> str: ...
-def simulate_traffic(scenario: str, progress: Callable[[int, int], None] | None = None) -> str: ...
-def simulate_traffic_many(
-    scenarios: list[str],
-    threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str]: ...
-def simulate_training(
-    scenario: str,
-    timeline: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    most: int | None = None,
-) -> str: ...
-def simulate_training_many(
-    scenarios: list[str],
-    threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str]: ...
-def bound_training_many(
-    scenarios: list[str],
-    threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str]: ...
 def import_trace(request: str) -> str: ...
 def formats() -> str: ...
 def read_program(path: str, name: str) -> str: ...

@@ -88,7 +88,7 @@ def simulate(
         tree["host"]["planning_ms"] = planning_ms
         tree["host"]["wall_ms"] += planning_ms
     tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return Result.from_dict(of_fabric(tree, loaded, _core.simulate_many))
+    return Result.from_dict(of_fabric(tree, loaded))
 
 
 @checked
@@ -114,7 +114,6 @@ def simulate_many(
     trees = run_many(
         scenarios,
         check=_of_collectives,
-        run=_core.simulate_many,
         threads=threads,
         progress=progress,
     )

@@ -44,20 +44,15 @@ def most(timeline: bool | int) -> int | None:  # noqa: FBT001
     return None if isinstance(timeline, bool) else timeline
 
 
-Run = Callable[[list[str], int | None, Progress | None], list[str]]
-"""One of the core's functions of many scenarios: what they are, threads, progress; results."""
-
-
-def of_fabric(tree: dict[str, Any], scenario: Scenario, run: Run) -> dict[str, Any]:
+def of_fabric(tree: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
     """Return a result with what no core knows: whether its fabric was measured, and how well.
 
     Args:
         tree: The core's result.
         scenario: What was simulated.
-        run: What simulates others of its kind.
     """
     beside = [one.to_json() for one in _beside(scenario)]
-    return _told(tree, scenario, run(beside, None, None) if beside else [])
+    return _told(tree, scenario, _core.simulate_many(beside, None, None) if beside else [])
 
 
 def _beside(scenario: Scenario) -> list[Scenario]:
@@ -97,7 +92,6 @@ def run_many(
     scenarios: Iterable[ScenarioLike],
     *,
     check: Callable[[Scenario], Scenario],
-    run: Run,
     threads: int | None,
     progress: Progress | None,
     keep_errors: bool = False,
@@ -106,8 +100,7 @@ def run_many(
 
     Args:
         scenarios: Files, mappings or `Scenario`s.
-        check: Refuses a scenario that `run` does not take.
-        run: One of the core's functions of many scenarios.
+        check: Refuses a scenario that the caller does not take.
         threads: How many cores to use; all if None.
         progress: Told how many are done.
         keep_errors: Whether the `InputError` of a scenario stands in its place, and the others run.
@@ -127,7 +120,7 @@ def run_many(
             raise
     beside = [_beside(one) for one in loaded]
     everything = [*loaded, *chain.from_iterable(beside)]
-    texts = run([one.to_json() for one in everything], threads, progress)
+    texts = _core.simulate_many([one.to_json() for one in everything], threads, progress)
     results: list[Any] = []
     at = len(loaded)
     for index, text in enumerate(texts[:at]):
@@ -145,7 +138,7 @@ def run_many(
 def of_core(
     text: str, scenario: Scenario, *, index: int | None = None
 ) -> dict[str, Any] | InputError:
-    """Return one of the results of a `Run` as plain values, or what is wrong with its scenario.
+    """Return one of the results of many as plain values, or what is wrong with its scenario.
 
     Args:
         text: The core's JSON.

@@ -168,10 +168,10 @@ def simulate_traffic(
     """
     loaded = of_traffic(load_scenario(scenario, sets=sets))
     try:
-        tree = json.loads(_core.simulate_traffic(loaded.to_json(), progress))
+        tree = json.loads(_core.simulate(loaded.to_json(), progress=progress))
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-    return TrafficResult.from_dict(of_fabric(tree, loaded, _core.simulate_traffic_many))
+    return TrafficResult.from_dict(of_fabric(tree, loaded))
 
 
 @checked
@@ -197,7 +197,6 @@ def simulate_traffic_many(
     trees = run_many(
         scenarios,
         check=of_traffic,
-        run=_core.simulate_traffic_many,
         threads=threads,
         progress=progress,
     )
@@ -262,7 +261,6 @@ def compare_traffic(
     results = run_many(
         [one for _, one in loaded],
         check=of_traffic,
-        run=_core.simulate_traffic_many,
         threads=None,
         progress=progress,
         keep_errors=failed is not None,

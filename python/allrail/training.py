@@ -76,10 +76,10 @@ def simulate_training(
     """
     loaded = of_training(load_scenario(scenario, sets=sets))
     try:
-        text = _core.simulate_training(loaded.to_json(), bool(timeline), progress, most(timeline))
+        text = _core.simulate(loaded.to_json(), None, bool(timeline), progress, most(timeline))
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-    tree = of_fabric(json.loads(text), loaded, _core.simulate_training_many)
+    tree = of_fabric(json.loads(text), loaded)
     return TrainingResult.from_dict(tree)
 
 
@@ -106,7 +106,6 @@ def simulate_training_many(
     trees = run_many(
         scenarios,
         check=of_training,
-        run=_core.simulate_training_many,
         threads=threads,
         progress=progress,
     )
@@ -277,7 +276,6 @@ def compare_training(
     results = run_many(
         [loaded for _, loaded in rows],
         check=of_training,
-        run=_core.simulate_training_many,
         threads=None,
         progress=progress,
         keep_errors=failed is not None,

@@ -30,7 +30,7 @@ WORKLOADS: list[tuple[dict[str, Any], str, str]] = [
 
 def refused(tree: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(_core.InputError) as raised:
-        _core.simulate_training(json.dumps(tree))
+        _core.simulate(json.dumps(tree))
     report: dict[str, str] = json.loads(raised.value.args[0])
     assert report["hint"]
     return report

@@ -14,7 +14,6 @@ from allrail.scenario import keys
 from allrail.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]
-FORMS = ("Scenario", "TrainingScenario", "TrafficScenario")
 PLAIN = {
     "fabric": {
         "dimensions": [
@@ -48,12 +47,10 @@ def test_the_parts_are_current():
         assert path.read_text(encoding="utf-8") == text, "run `make reference` (or `make docs`)"
 
 
-def test_the_top_has_the_keys_of_the_cores_forms():
+def test_the_top_has_the_keys_of_the_core():
     definitions = json.loads(_core.scenario_keys())
-    core: dict[str, str] = {}
-    for form in reversed(FORMS):
-        properties = definitions[form]["properties"]
-        core |= {key: " ".join(one["description"].split()) for key, one in properties.items()}
+    properties = definitions["Scenario"]["properties"]
+    core = {key: " ".join(one["description"].split()) for key, one in properties.items()}
     ours = {key: field.description for key, field in Scenario.model_fields.items()}
     assert ours == core
 
@@ -75,7 +72,7 @@ def test_a_step_takes_the_same_defaults_on_both_sides(policy):
     if policy is not None:
         tree["schedule"] = {"policy": policy}
     ours, core = allrail.load_scenario(tree).to_json(), json.dumps(tree)
-    results = [without_host(_core.simulate_training(text)) for text in (ours, core)]
+    results = [without_host(_core.simulate(text)) for text in (ours, core)]
     for result in results:
         result.pop("name", None)
         result.pop("workload", None)
@@ -85,7 +82,7 @@ def test_a_step_takes_the_same_defaults_on_both_sides(policy):
 def test_traffic_takes_the_same_defaults_on_both_sides():
     tree = {"schema_version": 1, **TRAFFIC}
     ours, core = allrail.load_scenario(tree).to_json(), json.dumps(tree)
-    results = [without_host(_core.simulate_traffic(text)) for text in (ours, core)]
+    results = [without_host(_core.simulate(text)) for text in (ours, core)]
     assert results[0] == results[1]
 
 

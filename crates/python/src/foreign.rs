@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::plugin::Calls;
-use crate::training::read;
+use crate::read_scenario;
 use crate::{form_error, raise, simulate_error, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
@@ -86,7 +86,7 @@ fn export_chakra(
     let whose: Ranks =
         serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
     let calls = Calls::new();
-    let written = py.detach(|| export(&read(scenario, &calls)?, (&folder, name), whose));
+    let written = py.detach(|| export(&read_scenario(scenario, &calls)?, (&folder, name), whose));
     written
         .map(|summary| {
             json!({

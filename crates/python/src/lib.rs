@@ -23,8 +23,9 @@ use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_fabric::{Fabric, FabricError, Kind, advise::advise as advise_on, show};
 use allrail_schedule::queue;
 use allrail_simulate::error::Report;
-use allrail_simulate::scenario::{Topology, WORLDS};
-use allrail_simulate::{PlanFile, Scenario, SimulateError};
+use allrail_simulate::scenario::{JobKind, Topology, WORLDS};
+use allrail_simulate::training::{BoundResult, bound};
+use allrail_simulate::{Options, PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -60,10 +61,12 @@ fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, SimulateError
     serde_json::from_str(text).map_err(|error| SimulateError::Form(error.to_string()))
 }
 
-fn read_scenario(text: &str, calls: &Calls) -> Result<Scenario, SimulateError> {
-    let mut scenario = Scenario::from_json(text)?;
-    scenario.schedule.plugins = calls.plugins();
-    Ok(scenario)
+/// Reads a scenario of the kind that whoever calls this takes.
+pub(crate) fn read_scenario<J: JobKind>(
+    text: &str,
+    calls: &Calls,
+) -> Result<Scenario<J>, SimulateError> {
+    Scenario::with_plugins(text, &calls.plugins(), &calls.tensor_plugins())
 }
 
 /// Lets Python handle Ctrl-C and reports progress; keeps the first exception.
@@ -130,8 +133,8 @@ impl Watch {
     }
 }
 
-/// Simulates a scenario (JSON) and returns the result (JSON). A timeline of more than `most` slices is
-/// left out.
+/// Simulates a scenario of any kind (JSON) and returns the result (JSON). A timeline of more than `most`
+/// slices is left out.
 #[pyfunction]
 #[pyo3(signature = (scenario, plan=None, timeline=false, progress=None, most=None))]
 fn simulate(
@@ -147,23 +150,16 @@ fn simulate(
     let result = py.detach(|| {
         let scenario = read_scenario(scenario, &calls)?;
         let plan = plan.map(PlanFile::from_json).transpose()?;
-        let mut result =
-            allrail_simulate::simulate(&scenario, plan.as_ref(), timeline, &mut |done, total| {
-                watch.observe(done, total)
-            })?;
-        result.timeline_left_out = leave_out_long(&mut result.timeline, most);
-        Ok(to_json(&result))
+        let options = Options { plan: plan.as_ref(), timeline, most_slices: most };
+        allrail_simulate::simulate(scenario, &options, &mut |done, total| {
+            watch.observe(done, total)
+        })
+        .map(|outcome| to_json(&outcome))
     });
     watch.end(result)
 }
 
-/// Drops a timeline of more than `most` slices, and returns how many it had.
-fn leave_out_long<T>(timeline: &mut Option<Vec<T>>, most: Option<usize>) -> Option<usize> {
-    let dropped = timeline.take_if(|slices| most.is_some_and(|most| slices.len() > most));
-    dropped.map(|slices| slices.len())
-}
-
-/// Simulates many scenarios at once, `threads` at a time (all cores where `None`).
+/// Simulates many scenarios of any kinds at once, `threads` at a time (all cores where `None`).
 #[pyfunction]
 #[pyo3(signature = (scenarios, threads=None, progress=None))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
@@ -175,8 +171,24 @@ fn simulate_many(
 ) -> PyResult<Vec<String>> {
     many(py, &scenarios, threads, progress, |text, calls, look| {
         let scenario = read_scenario(text, calls)?;
-        let result = allrail_simulate::simulate(&scenario, None, false, look);
+        let result = allrail_simulate::simulate(scenario, &Options::default(), look);
         result.map(|result| to_json(&result))
+    })
+}
+
+/// What is known of many training steps without a simulation: memory, and a time that none of them beats.
+#[pyfunction]
+#[pyo3(signature = (scenarios, threads=None, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn bound_many(
+    py: Python<'_>,
+    scenarios: Vec<String>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<String>> {
+    many(py, &scenarios, threads, progress, |text, calls, _| {
+        let scenario = read_scenario(text, calls)?;
+        bound(&scenario).map(|bound| to_json(&BoundResult::from(bound)))
     })
 }
 
@@ -435,6 +447,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(simulate_many, module)?)?;
+    module.add_function(wrap_pyfunction!(bound_many, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan_key, module)?)?;
     module.add_function(wrap_pyfunction!(check_plan, module)?)?;

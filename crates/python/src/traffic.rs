@@ -1,43 +1,10 @@
 //! Traffic on graph fabrics: bindings.
 
-use allrail_simulate::traffic::{AllReduce, TrafficScenario, scenario, simulate};
+use allrail_simulate::scenario;
+use allrail_simulate::traffic::AllReduce;
 use pyo3::prelude::*;
 
-use crate::many::many;
-use crate::{Watch, to_json};
-
-/// Simulates traffic (JSON) and returns the result (JSON).
-#[pyfunction]
-#[pyo3(signature = (scenario, progress=None))]
-fn simulate_traffic(
-    py: Python<'_>,
-    scenario: &str,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let mut watch = Watch::new(progress);
-    let result = py.detach(|| {
-        let scenario = TrafficScenario::from_json(scenario)?;
-        simulate(&scenario, &mut |done, total| watch.observe(done, total))
-            .map(|result| to_json(&result))
-    });
-    watch.end(result)
-}
-
-/// Simulates traffic of many scenarios at once, `threads` at a time (all cores where `None`).
-#[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None))]
-#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-fn simulate_traffic_many(
-    py: Python<'_>,
-    scenarios: Vec<String>,
-    threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<String>> {
-    many(py, &scenarios, threads, progress, |text, _, look| {
-        let scenario = TrafficScenario::from_json(text)?;
-        simulate(&scenario, look).map(|result| to_json(&result))
-    })
-}
+use crate::to_json;
 
 /// The JSON schema of the key `packets`.
 #[pyfunction]
@@ -56,8 +23,6 @@ fn grid_algorithms() -> String {
 
 /// Adds all of them to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(simulate_traffic, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate_traffic_many, module)?)?;
     module.add_function(wrap_pyfunction!(packets_schema, module)?)?;
     module.add_function(wrap_pyfunction!(grid_algorithms, module)?)
 }

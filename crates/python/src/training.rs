@@ -5,79 +5,15 @@ use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{Outlook, TensorParameters, TensorPolicy};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::{Collectives, Latency};
-use allrail_simulate::training::{BoundResult, TrainingScenario, bound, ranking, simulate};
+use allrail_simulate::training::ranking;
 use allrail_workload::device::{DeviceFile, PRESETS};
 use allrail_workload::kernels::single::{Single, seconds};
 use allrail_workload::models::hugging_face::{transformer, types};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::many::many;
 use crate::plugin::Calls;
-use crate::{Watch, form_error, leave_out_long, parsed, simulate_error, to_json};
-
-/// Simulates the training steps of a scenario (JSON) and returns the result (JSON). A timeline of more
-/// than `most` slices is left out.
-#[pyfunction]
-#[pyo3(signature = (scenario, timeline=false, progress=None, most=None))]
-fn simulate_training(
-    py: Python<'_>,
-    scenario: &str,
-    timeline: bool,
-    progress: Option<Py<PyAny>>,
-    most: Option<usize>,
-) -> PyResult<String> {
-    let calls = Calls::new();
-    let mut watch = Watch::with_plugins(progress, &calls);
-    let result = py.detach(|| {
-        let scenario = read(scenario, &calls)?;
-        simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total)).map(
-            |mut result| {
-                result.timeline_left_out = leave_out_long(&mut result.timeline, most);
-                to_json(&result)
-            },
-        )
-    });
-    watch.end(result)
-}
-
-pub(crate) fn read(text: &str, calls: &Calls) -> Result<TrainingScenario, SimulateError> {
-    let mut scenario = TrainingScenario::with_plugins(text, &calls.tensor_plugins())?;
-    scenario.schedule.plugins = calls.plugins();
-    Ok(scenario)
-}
-
-/// Simulates the training steps of many scenarios, `threads` at a time (all cores where `None`).
-#[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None))]
-#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-fn simulate_training_many(
-    py: Python<'_>,
-    scenarios: Vec<String>,
-    threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<String>> {
-    many(py, &scenarios, threads, progress, |text, calls, look| {
-        let scenario = read(text, calls)?;
-        simulate(&scenario, false, look).map(|result| to_json(&result))
-    })
-}
-
-/// What is known of many training steps without a simulation: memory, and a time that none of them beats.
-#[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None))]
-#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-fn bound_training_many(
-    py: Python<'_>,
-    scenarios: Vec<String>,
-    threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<String>> {
-    many(py, &scenarios, threads, progress, |text, calls, _| {
-        let scenario = read(text, calls)?;
-        bound(&scenario).map(|bound| to_json(&BoundResult::from(bound)))
-    })
-}
+use crate::{Watch, form_error, parsed, read_scenario, simulate_error, to_json};
 
 /// The sizes of a transformer (JSON) by its Hugging Face `config.json`, what was assumed, and how many
 /// parameters it has.
@@ -144,7 +80,7 @@ fn needs_one_order(policy: &dyn TensorPolicy) -> bool {
 fn tensor_ranking(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let calls = Calls::new();
     let found = py.detach(|| {
-        let scenario = read(scenario, &calls)?;
+        let scenario = read_scenario(scenario, &calls)?;
         ranking(&scenario).map(|found| to_json(&found))
     });
     Watch::with_plugins(None, &calls).end(found)
@@ -215,10 +151,7 @@ fn without_policy(schema: &schemars::Schema) -> Value {
 
 /// Adds all of them to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(simulate_training, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(coordinations, module)?)?;
-    module.add_function(wrap_pyfunction!(bound_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(hugging_face, module)?)?;

@@ -8,7 +8,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use allrail_simulate::training::{TrainingScenario, simulate};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::simulate;
 use serde_json::{Value, json};
 
 const RANKS: u32 = 27_600;

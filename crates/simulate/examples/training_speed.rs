@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use allrail_simulate::training::{TrainingScenario, simulate};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::simulate;
 use serde_json::{Value, json};
 
 fn switch(size: u32, bandwidth: &str, latency: &str) -> Value {

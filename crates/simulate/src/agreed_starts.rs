@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::coordination::{Agreement, Collectives, Coordination, Counts};
 use crate::error::SimulateError;
-use crate::scenario::{Collective, Scenario, field};
+use crate::scenario::{Collective, CollectiveScenario, field};
 
 /// What ranks have agreed on.
 pub(crate) struct AgreedStarts {
@@ -26,16 +26,18 @@ pub(crate) struct AgreedStarts {
 ///
 /// # Errors
 /// A setting is wrong, or of gradients: names its key.
-pub(crate) fn agreed_starts(scenario: &Scenario) -> Result<Option<AgreedStarts>, SimulateError> {
+pub(crate) fn agreed_starts(
+    scenario: &CollectiveScenario,
+) -> Result<Option<AgreedStarts>, SimulateError> {
     let Some(mut coordination) = read(scenario.schedule.coordination.as_ref())? else {
         return Ok(None);
     };
     coordination.settings.threshold = Bytes::default();
     coordination.collectives = Collectives::All;
-    let mut starts: Vec<Time> = scenario.collective.iter().map(|one| one.start).collect();
+    let mut starts: Vec<Time> = scenario.job.iter().map(|one| one.start).collect();
     let mut counts = Counts::default();
     let mut over: BTreeMap<Vec<DimensionId>, Vec<usize>> = BTreeMap::new();
-    for (index, collective) in scenario.collective.iter().enumerate() {
+    for (index, collective) in scenario.job.iter().enumerate() {
         over.entry(dimensions(&scenario.fabric, collective)).or_default().push(index);
     }
     for (spanned, mut members) in over {
@@ -49,8 +51,7 @@ pub(crate) fn agreed_starts(scenario: &Scenario) -> Result<Option<AgreedStarts>,
             field("schedule.coordination".to_owned(), together, why, "leave it out")
         })?;
         members.sort_by_key(|index| starts[*index]);
-        let ask =
-            |index: &usize| (scenario.collective[*index].kind, scenario.collective[*index].size);
+        let ask = |index: &usize| (scenario.job[*index].kind, scenario.job[*index].size);
         let asked: Vec<_> = members.iter().map(ask).collect();
         let mut agreement = coordination.agreement(&[ranks], &asked, asked.len(), scenario.seed)?;
         let agreed = when(&mut *agreement, members.iter().map(|index| starts[*index]));

@@ -51,6 +51,21 @@ pub enum SimulateError {
     Interrupted,
 }
 
+/// A mistake in one field.
+pub(crate) fn field(
+    name: impl Into<String>,
+    value: impl std::fmt::Display,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> SimulateError {
+    SimulateError::Field {
+        field: name.into(),
+        value: value.to_string(),
+        why: why.into(),
+        hint: hint.into(),
+    }
+}
+
 impl From<allrail_workload::WorkloadError> for SimulateError {
     fn from(error: allrail_workload::WorkloadError) -> Self {
         let allrail_workload::WorkloadError { field, value, why, hint } = error;

@@ -17,20 +17,14 @@ use serde::de::value::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde_json::{Map, Value};
 
-use crate::scenario::{Collective, GroupSchedule, Scenario, Schedule};
-use crate::traffic::TrafficScenario;
-use crate::traffic::scenario::Traffic;
-use crate::training::{Algorithms, TrainingScenario};
-
-use crate::training::scenario::MessageSettings;
+use crate::read::Form;
+use crate::scenario::{Algorithms, Collective, GroupSchedule, MessageSettings, Schedule, Traffic};
 
 /// The schema of everything that a scenario is made of, by the name of its type.
 #[must_use]
 pub fn keys() -> Map<String, Value> {
     let mut generator = SchemaGenerator::default();
-    generator.subschema_for::<Scenario>();
-    generator.subschema_for::<TrainingScenario>();
-    generator.subschema_for::<TrafficScenario>();
+    generator.subschema_for::<Form>();
     let mut definitions = generator.take_definitions(true);
     for (name, keys) in [
         ("Dimension", order::<Dimension>()),

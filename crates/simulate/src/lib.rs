@@ -1,6 +1,8 @@
 //! The simulation driver: scenario in, result out.
 //!
-//! - [`scenario`]: the resolved scenario, as the Python package hands it over.
+//! - [`scenario`]: what is simulated, on what, and how; `read`: from its JSON, as the Python package hands it over.
+//! - `outcome`: [`simulate`](simulate()) takes a scenario of any kind. [`collectives`], [`training`] and [`traffic`] are
+//!   the kinds.
 //! - [`coordination`]: all coordinators of a job in virtual time.
 //! - [`executors`]: the executors of all ranks, over a world.
 //! - [`driver`]: issues collectives at their times, and runs the world until all are over.
@@ -18,6 +20,7 @@
 //! - [`jobs`]: jobs side by side on a `HammingMesh`.
 
 mod agreed_starts;
+pub mod collectives;
 pub mod coordination;
 pub mod driver;
 pub mod error;
@@ -28,18 +31,20 @@ mod judge;
 pub mod keys;
 pub mod lowering;
 mod order_in_world;
+mod outcome;
 pub mod plan_file;
 pub mod prove;
+mod read;
 pub mod result;
-pub mod run;
 pub mod scenario;
 mod summary;
 pub mod traffic;
 pub mod training;
 mod world_settings;
 
+pub use collectives::{plan, plan_key, plan_watched};
 pub use error::SimulateError;
+pub use outcome::{Options, Outcome, simulate};
 pub use plan_file::PlanFile;
 pub use result::SimulationResult;
-pub use run::{plan, plan_key, plan_watched, simulate};
-pub use scenario::Scenario;
+pub use scenario::{CollectiveScenario, Job, Scenario, TrafficScenario, TrainingScenario};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
-use crate::scenario::{AcceptPlan, Scenario, WORLDS, WorldKind, field};
+use crate::scenario::{AcceptPlan, CollectiveScenario, WORLDS, WorldKind, field};
 
 /// A file of plans, one per collective of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ impl PlanFile {
                     "plan.order_made_in".to_owned(),
                     &plan.order_made_in,
                     "it is not a world",
-                    &format!("it is one of {}", known.join(", ")),
+                    format!("it is one of {}", known.join(", ")),
                 ));
             }
         }
@@ -59,9 +59,9 @@ impl PlanFile {
     ///
     /// # Errors
     /// As [`Self::check_for`].
-    pub fn for_scenario(&self, scenario: &Scenario) -> Result<Self, SimulateError> {
+    pub fn for_scenario(&self, scenario: &CollectiveScenario) -> Result<Self, SimulateError> {
         self.check_for(scenario)?;
-        let plans = self.plans.iter().zip(&scenario.collective);
+        let plans = self.plans.iter().zip(&scenario.job);
         let plans = plans.map(|(plan, collective)| plan.for_size(collective.size));
         Ok(Self { plans: plans.collect::<Result<_, _>>()?, ..self.clone() })
     }
@@ -79,22 +79,22 @@ impl PlanFile {
     ///
     /// # Errors
     /// Names what differs.
-    pub fn check_for(&self, scenario: &Scenario) -> Result<(), SimulateError> {
+    pub fn check_for(&self, scenario: &CollectiveScenario) -> Result<(), SimulateError> {
         const HINT: &str = "make the plan anew with `allrail plan`";
-        if self.plans.len() != scenario.collective.len() {
+        if self.plans.len() != scenario.job.len() {
             return Err(field(
                 "plan".to_owned(),
                 format!("{} collectives", self.plans.len()),
-                &format!("the scenario has {}", scenario.collective.len()),
+                format!("the scenario has {}", scenario.job.len()),
                 HINT,
             ));
         }
-        for (plan, collective) in self.plans.iter().zip(&scenario.collective) {
+        for (plan, collective) in self.plans.iter().zip(&scenario.job) {
             let other = |what: &str, value: String, ours: String| {
                 field(
                     format!("plan.{what}"),
                     value,
-                    &format!("the plan was made for it; in the scenario it is {ours}"),
+                    format!("the plan was made for it; in the scenario it is {ours}"),
                     HINT,
                 )
             };

@@ -7,9 +7,9 @@ use allrail_collective::{Stage, hierarchical, verify};
 use allrail_core::DimensionId;
 use serde::Serialize;
 
+use crate::collectives::plan_for_dims;
 use crate::error::SimulateError;
-use crate::run::plan_for_dims;
-use crate::scenario::Scenario;
+use crate::scenario::CollectiveScenario;
 
 /// More ranks than this are refused: the proof follows every block on every rank.
 const MAX_RANKS: u64 = 1024;
@@ -31,7 +31,7 @@ pub struct Proof {
 ///
 /// # Errors
 /// Names the field that is wrong; the chunk, the rank and the step of a violation.
-pub fn prove(scenario: &Scenario) -> Result<Proof, SimulateError> {
+pub fn prove(scenario: &CollectiveScenario) -> Result<Proof, SimulateError> {
     let file = plan_for_dims(scenario)?;
     let mut proof = Proof::default();
     for plan in &file.plans {

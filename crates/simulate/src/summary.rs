@@ -13,14 +13,14 @@ use crate::result::{
     AgreementResult, CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult,
     line_rate,
 };
-use crate::scenario::{Scenario, Topology, WorldKind, tag};
+use crate::scenario::{CollectiveScenario, Topology, WorldKind, tag};
 
 /// The policy that others are held against.
 const BASELINE: &str = "baseline";
 
 /// A simulation that is over.
 pub(crate) struct Parts<'a> {
-    pub(crate) scenario: &'a Scenario,
+    pub(crate) scenario: &'a CollectiveScenario,
     pub(crate) plans: &'a [CollectivePlan],
     pub(crate) models: &'a [StageModel],
     pub(crate) works: &'a [Work],
@@ -39,7 +39,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
     let &Parts { scenario, plans, models, works, run, busy, agreed } = parts;
     let fabric = &scenario.fabric;
     let npus = fabric.npus();
-    let first = scenario.collective.iter().map(|c| c.start).min().unwrap_or(Time::ZERO);
+    let first = scenario.job.iter().map(|c| c.start).min().unwrap_or(Time::ZERO);
     let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
     let time = last - first;
     let mut sent = vec![0.0f64; fabric.dimensions.len()];
@@ -88,7 +88,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         })
         .collect();
     let mut collectives: Vec<CollectiveResult> = scenario
-        .collective
+        .job
         .iter()
         .zip(plans)
         .zip(&run.finish)
@@ -135,7 +135,7 @@ fn behind_baseline(parts: &Parts<'_>, time: Time) -> Option<String> {
     /// A smaller share than this is no difference.
     const SAME: f64 = 1e-3;
     let &Parts { scenario, plans, works, .. } = parts;
-    let ([collective], [plan], [work]) = (scenario.collective.as_slice(), plans, works) else {
+    let ([collective], [plan], [work]) = (scenario.job.as_slice(), plans, works) else {
         return None;
     };
     if plan.policy == BASELINE {
@@ -181,7 +181,7 @@ fn ran(plans: &[CollectivePlan], id: DimensionId) -> String {
 }
 
 /// A graph's wiring is used in the worlds of cables only.
-fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
+fn simulated_as(scenario: &CollectiveScenario) -> Option<&'static str> {
     let Topology(topology, _) = scenario.topology.as_ref()?;
     let cables = scenario.world.has_every_link();
     cables.then(|| topology.simulated_as()).flatten()
@@ -224,7 +224,7 @@ fn times(
 /// No schedule of any of the collectives alone ends earlier, in this world or in another; where a plan is not made of
 /// one operation per stage, what its own busiest NPU sends.
 fn lower_bound(
-    scenario: &Scenario,
+    scenario: &CollectiveScenario,
     plans: &[CollectivePlan],
     models: &[StageModel],
     works: &[Work],
@@ -236,7 +236,7 @@ fn lower_bound(
     let latencies = (!scenario.world.has_every_link()).then_some(latencies.as_slice());
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
-        plans.iter().zip(models).zip(works).zip(&scenario.collective)
+        plans.iter().zip(models).zip(works).zip(&scenario.job)
     {
         let reduces = |id: &DimensionId| fabric.dimension(*id).in_network_reduction;
         let own = if plan.operation == Operation::AllReduce

@@ -162,9 +162,7 @@ class Trials:
         """
         texts = [self._text(one, recompute, one.microbatches(self.job)) for one in layouts]
         found: list[Bounded | TooLarge | InputError] = []
-        for layout, text in zip(
-            layouts, _core.bound_training_many(texts, None, progress), strict=True
-        ):
+        for layout, text in zip(layouts, _core.bound_many(texts, None, progress), strict=True):
             tree = of_core(text, self._scenario)
             if isinstance(tree, InputError):
                 found.append(tree)
@@ -201,7 +199,7 @@ class Trials:
             for one, both, schedule in zip(some, counts, own, strict=True)
             for count in both
         ]
-        told = _core.simulate_training_many(texts, None, progress)
+        told = _core.simulate_many(texts, None, progress)
         results = [of_core(text, self._scenario) for text in told]
         outcomes: list[Ranked | InputError] = []
         at = 0

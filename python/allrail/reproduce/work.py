@@ -61,7 +61,7 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         from allrail.scenario.places import Places
 
         try:
-            text = _core.simulate_training(json.dumps(scenario), progress=progress)
+            text = _core.simulate(json.dumps(scenario), progress=progress)
         except _core.InputError as error:
             raise from_core(error, places=Places()) from None
         told: dict[str, Any] = json.loads(text)

@@ -121,7 +121,7 @@ class _Steps:
     def run(self, texts: list[str]) -> list[dict[str, Any]]:
         """Simulate; the first mistake is raised."""
         found = []
-        for text in _core.simulate_training_many(texts, None, None):
+        for text in _core.simulate_many(texts, None, None):
             tree = of_core(text, self._scenario)
             if isinstance(tree, InputError):
                 raise tree

@@ -6,9 +6,9 @@
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_world::{Event, Submission, Transfer, World};
 
-use super::scenario::wrong;
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::error::field;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub fn carry_out(
             continue;
         }
         if next > LONGEST {
-            return Err(wrong(
+            return Err(field(
                 "traffic",
                 format!("{} messages", run.messages),
                 "it takes longer than 26 days",

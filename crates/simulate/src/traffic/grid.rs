@@ -4,8 +4,9 @@ use allrail_collective::grid::{self, GridAllReduce};
 use allrail_collective::{CollectiveError, in_network};
 use allrail_fabric::topologies::GraphTopology;
 
-use super::scenario::{Traffic, wrong};
 use crate::SimulateError;
+use crate::error::field;
+use crate::scenario::Traffic;
 
 /// An all-reduce of traffic.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ pub(super) fn shape(
             let why = format!("its product is not the {npus} NPUs");
             let [rows, columns] = square(npus);
             let hint = format!("for example `shape: [{rows}, {columns}]`");
-            return Err(wrong("traffic.shape", format!("{shape:?}"), why, hint));
+            return Err(field("traffic.shape", format!("{shape:?}"), why, hint));
         }
         return Ok(shape);
     }
@@ -84,7 +85,7 @@ pub(super) fn check(
 /// The field is the traffic's, whatever a collective calls it.
 pub(super) fn explain(name: &str, error: &CollectiveError) -> SimulateError {
     let report = SimulateError::from(error.clone()).report();
-    wrong("traffic.algorithm", name, report.why, report.hint)
+    field("traffic.algorithm", name, report.why, report.hint)
 }
 
 #[cfg(test)]

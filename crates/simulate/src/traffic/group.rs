@@ -20,9 +20,10 @@ use super::grid::{self, AllReduce};
 use super::pipelines::Pipelines;
 use super::rounds::{Rounds, STEADY, Shortened};
 use super::run::{PatternResult, TrafficRun};
-use super::scenario::{SEGMENTS, wrong};
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::error::field;
+use crate::scenario::SEGMENTS;
 use crate::scenario::WorldKind;
 
 impl TrafficRun<'_> {
@@ -50,7 +51,7 @@ impl TrafficRun<'_> {
         let [rows, columns] = shape;
         let Some(steps) = algorithm.half_steps(half, rows, columns, self.size()) else {
             let why = "it sums whole buffers, and leaves no shards".to_owned();
-            return Err(wrong(
+            return Err(field(
                 "traffic.algorithm",
                 algorithm.tag(),
                 why,
@@ -107,7 +108,7 @@ impl TrafficRun<'_> {
         match self.traffic.segments {
             Some(segments) if segments > most => {
                 let why = format!("each of {} trees has {part} B of the buffer", trees.len());
-                Err(wrong("traffic.segments", segments, why, format!("write {most} or fewer")))
+                Err(field("traffic.segments", segments, why, format!("write {most} or fewer")))
             }
             Some(segments) => Ok(segments),
             None => {
@@ -128,7 +129,7 @@ impl TrafficRun<'_> {
             AllReduce::InNetwork => {
                 let why = "switches sum whole buffers: they do `all_reduce` alone".to_owned();
                 let hint = "for example `algorithm: rings`";
-                Err(wrong("traffic.algorithm", in_network::TAG, why, hint))
+                Err(field("traffic.algorithm", in_network::TAG, why, hint))
             }
         }
     }
@@ -188,7 +189,7 @@ impl TrafficRun<'_> {
     /// By the switches: a closed form, which is what fluids would do.
     fn in_network(&mut self) -> Result<PatternResult, SimulateError> {
         let refuse = |why: &str, hint: &str| {
-            Err(wrong("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
+            Err(field("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
         };
         let Some(summing) = self.topology.reduces() else {
             let hint = "write `in_network_reduction: true` in the fabric, such as a `fat_tree` or a `torus`";

@@ -1,6 +1,5 @@
 //! Traffic on graph fabrics: from a scenario to a result.
 //!
-//! - [`scenario`]: what is asked.
 //! - [`driver`]: connects a [`driver::Demand`], which says what may leave, to any world.
 //! - [`lists`], [`rounds`], [`pipelines`]: the demands: lists of messages with a window or a barrier,
 //!   messages with times, steps of a collective, segments that follow each other down trees.
@@ -12,7 +11,7 @@
 //! ```
 //! let text = r#"{ "schema_version": 1, "fabric": { "topology": "torus", "shape": [4, 4] },
 //!                 "traffic": { "pattern": "all_to_all", "size": "1 MiB" }, "world": "flows" }"#;
-//! let scenario = allrail_simulate::traffic::TrafficScenario::from_json(text).unwrap();
+//! let scenario = allrail_simulate::TrafficScenario::from_json(text).unwrap();
 //! let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
 //! let result = allrail_simulate::traffic::simulate(&scenario, go_on).unwrap();
 //! assert_eq!((result.phases, result.phases_simulated), (Some(15), Some(15)));
@@ -28,13 +27,11 @@ pub mod pipelines;
 pub mod result;
 pub mod rounds;
 mod run;
-pub mod scenario;
 mod summary;
 
 pub use grid::AllReduce;
 pub use result::TrafficResult;
 pub(crate) use run::check_size;
 pub use run::simulate;
-pub use scenario::TrafficScenario;
 
 use crate::scenario::tag;

@@ -9,18 +9,19 @@ use allrail_core::{Bytes, Time, either};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
 use allrail_fabric::routing::FARTHEST;
-use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_fabric::topologies::GraphTopology;
 use allrail_world::flows::{Flows, Phases, Splitting};
 use allrail_world::packets::Packets;
 
 use super::driver::{Carried, Demand, carry_out};
 use super::lists::{Lists, Timed};
 use super::result::{Distribution, TrafficResult};
-use super::scenario::{COUNT, Pattern, Traffic, TrafficScenario, WINDOW, wrong};
 use super::{draw, phases};
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::error::field;
 use crate::scenario::WorldKind;
+use crate::scenario::{COUNT, Pattern, Topology, Traffic, TrafficScenario, WINDOW};
 
 /// Ways round by any switch take about 24 bytes for each pair of switches.
 const MOST_DETOURS: u64 = 1 << 27;
@@ -34,20 +35,23 @@ pub fn simulate(
     observer: Observer<'_>,
 ) -> Result<TrafficResult, SimulateError> {
     let begin = Instant::now();
-    let topology = topologies::read(scenario.fabric.clone())?;
+    let Some(Topology(topology, _)) = &scenario.topology else {
+        let why = "traffic needs a network of switches and cables";
+        return Err(field("fabric", &scenario.fabric.name, why, "take one with `topology`"));
+    };
     let graph = Arc::new(topology.simulated()?);
-    check_size(&*topology, &graph)?;
+    check_size(&**topology, &graph)?;
     let planes = topology.counts().planes;
-    scenario.traffic.check(graph.npus())?;
+    scenario.job.check(graph.npus())?;
     let mut job = TrafficRun {
         scenario,
-        traffic: &scenario.traffic,
-        topology: &*topology,
+        traffic: &scenario.job,
+        topology: &**topology,
         graph,
         planes,
         begin,
         built: None,
-        splitting: scenario.traffic.paths.unwrap_or(Splitting::Ideal),
+        splitting: scenario.job.paths.unwrap_or(Splitting::Ideal),
         routing: None,
         notes: Vec::new(),
     };
@@ -62,7 +66,7 @@ pub fn simulate(
 pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
     let Some(far) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
     let why = format!("two NPUs are {far} links apart, more than {FARTHEST}");
-    Err(wrong("fabric", topology.tag(), why, "take a network that is less long"))
+    Err(field("fabric", topology.tag(), why, "take a network that is less long"))
 }
 
 /// A scenario on the way to its result.
@@ -174,7 +178,7 @@ impl TrafficRun<'_> {
         }
         let why = "its tables of ways round would not fit into memory".to_owned();
         let hint = "write `paths: minimal`, or take a smaller network";
-        Err(wrong("fabric", format!("{switches} switches"), why, hint))
+        Err(field("fabric", format!("{switches} switches"), why, hint))
     }
 
     pub(super) fn npus(&self) -> u32 {

@@ -9,10 +9,11 @@ use super::result::{
     Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
 };
 use super::run::{PatternResult, TrafficRun};
-use super::scenario::{Pattern, WINDOW, wrong};
 use super::tag;
 use crate::SimulateError;
+use crate::error::field;
 use crate::scenario::WorldKind;
+use crate::scenario::{Pattern, WINDOW};
 
 impl TrafficRun<'_> {
     /// What an NPU's cables carry in one plane, on average, bytes per second.
@@ -32,7 +33,7 @@ impl TrafficRun<'_> {
         if outcome.seconds > DAYS {
             let why = "it takes longer than 213 days".to_owned();
             let size = self.traffic.size.unwrap_or_default();
-            return Err(wrong("traffic.size", size, why, "send less"));
+            return Err(field("traffic.size", size, why, "send less"));
         }
         let traffic = self.traffic;
         let (injection, planes) = (self.injection(), self.planes as f64);

@@ -1,6 +1,6 @@
 //! Training steps in virtual time. The folders are the way of a step:
 //!
-//! 1. [`scenario`]: the resolved scenario; [`part`]: the NPUs of the fabric that it takes; [`run`] leads from it
+//! 1. `scenario`: what of it is checked first; [`part`]: the NPUs of the fabric that it takes; [`run`] leads from it
 //!    to a result.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
@@ -26,12 +26,10 @@ pub mod part;
 pub mod players;
 mod ranking;
 pub mod run;
-pub mod scenario;
+mod scenario;
 mod sparse;
 
 pub use bound::{Bound, BoundResult, bound};
-pub use communicator::ranks::algorithms::{Algorithms, AllToAll};
 pub use outcome::result::{SpanResult, TrainingResult};
 pub use ranking::{RankedTask, Ranking, ranking};
-pub use run::{Job, run, simulate};
-pub use scenario::{TrainingScenario, WhatIf};
+pub use run::{BuiltJob, run, simulate};

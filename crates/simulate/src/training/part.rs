@@ -19,19 +19,8 @@ use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
 use crate::SimulateError;
-use crate::scenario::{Topology, field};
-use crate::training::scenario::TrainingScenario;
-
-/// See the module.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The dimensions of the job.
-    pub fabric: Fabric,
-    /// The NPU of each rank, where they are not the first of the topology.
-    pub block: Option<Vec<NodeId>>,
-    /// What a result should say of it.
-    pub notes: Vec<String>,
-}
+use crate::scenario::TrainingScenario;
+use crate::scenario::{Part, Topology, field};
 
 impl Part {
     /// The part that a scenario's job takes; `None` if it takes all dimensions as they are.
@@ -39,7 +28,7 @@ impl Part {
     /// # Errors
     /// The world needs dimensions, and there is no such block of them.
     pub fn of(scenario: &TrainingScenario) -> Result<Option<Self>, SimulateError> {
-        let workload = &scenario.workload;
+        let workload = &scenario.job.workload;
         let whole = &scenario.fabric;
         let npus = whole.npus();
         let planned = scenario.topology.as_ref().filter(|_| !scenario.has_own_dimensions());
@@ -80,7 +69,7 @@ impl Part {
         };
         let fits = |d: usize, size: u32| cut((&whole.dimensions[d], size)).is_some();
         let sizes: Vec<u32> = whole.dimensions.iter().map(|dimension| dimension.size).collect();
-        let together = scenario.workload.parallelism.tp;
+        let together = scenario.job.workload.parallelism.tp;
         let mut search = Search { sizes: &sizes, fits: &fits, futile: BTreeSet::new() };
         let taken = search.block(0, ranks, together)?;
         let dimensions = whole.dimensions.iter().zip(taken.iter().copied()).map(cut);
@@ -114,7 +103,7 @@ fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
 }
 
 fn degrees(scenario: &TrainingScenario) -> String {
-    let p = &scenario.workload.parallelism;
+    let p = &scenario.job.workload.parallelism;
     let all = [("tp", p.tp), ("cp", p.cp), ("op", p.op), ("ep", p.ep), ("pp", p.pp)];
     let all = all.into_iter().chain(p.dp.map(|dp| ("dp", dp)));
     let said: Vec<String> =
@@ -171,7 +160,7 @@ impl Search<'_> {
 ///
 /// # Errors
 /// The topology cannot be built.
-pub(super) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
+pub(crate) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
     let graph = topology.0.simulated()?;
     let planes = topology.0.counts().planes;
     let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {

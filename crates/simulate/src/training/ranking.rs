@@ -5,7 +5,7 @@ use allrail_schedule::tensor::Cut;
 use serde::Serialize;
 
 use crate::SimulateError;
-use crate::training::TrainingScenario;
+use crate::scenario::TrainingScenario;
 use crate::training::lists::{Lists, known};
 use crate::training::run::graph_of;
 

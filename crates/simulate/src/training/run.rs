@@ -18,11 +18,12 @@ use allrail_world::{Links, World};
 
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::scenario::Algorithms;
 use crate::scenario::{CollectiveOrder, Schedule, Topology, WorldKind, field};
+use crate::scenario::{TrainingScenario, WhatIf};
 use crate::training::agreements::Drawn;
 use crate::training::communicator::classes::ClassCommunicator;
 use crate::training::communicator::graph::GraphNetwork;
-use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::ranks::{RankCommunicator, Wiring};
 use crate::training::communicator::servers::ServerCommunicator;
 use crate::training::communicator::slow::{self, Felt, Found};
@@ -35,11 +36,10 @@ use crate::training::outcome::result::TrainingResult;
 use crate::training::outcome::summary::summarise;
 use crate::training::packet_size;
 use crate::training::players::Players;
-use crate::training::scenario::{TrainingScenario, WhatIf};
 use crate::training::sparse;
 
 /// A step graph with all that says how it is run.
-pub struct Job<'a> {
+pub struct BuiltJob<'a> {
     /// What runs.
     pub graph: &'a StepGraph,
     /// What an NPU keeps, where known.
@@ -81,15 +81,16 @@ pub(super) fn simulate_decided(
     let begin = Instant::now();
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
     let mut workload = scenario.timed_workload()?;
-    if scenario.what_if == Some(WhatIf::NoStraggler) {
+    if scenario.job.what_if == Some(WhatIf::NoStraggler) {
         workload.stragglers.clear();
         workload.jitter = None;
     }
     let built = graph_of(&workload, &sizes)?;
-    let job = Job {
+    let job = BuiltJob {
         graph: &built.graph,
         memory: (built.memory != Memory::default()).then_some(built.memory),
         notes: scenario
+            .job
             .part
             .iter()
             .flat_map(|part| &part.notes)
@@ -146,7 +147,7 @@ pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateErr
 /// # Errors
 /// As for [`simulate`].
 pub fn run(
-    job: &Job<'_>,
+    job: &BuiltJob<'_>,
     scenario: &TrainingScenario,
     timeline: bool,
     observer: Observer<'_>,
@@ -285,9 +286,9 @@ pub fn run(
             let slow_note = slow.map(|drawn| network.slow_down(drawn)).transpose()?;
             let ranks = sizes.iter().product();
             let mut places =
-                scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
-            let block = scenario.part.as_ref().and_then(|part| part.block.as_ref());
-            let block = block.filter(|_| scenario.placement.is_on_first());
+                scenario.job.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let block = scenario.job.part.as_ref().and_then(|part| part.block.as_ref());
+            let block = block.filter(|_| scenario.job.placement.is_on_first());
             if let Some(npus) = block {
                 places.iter_mut().for_each(|place| *place = npus[place.index()]);
             }
@@ -332,7 +333,7 @@ pub fn run(
                 timeline,
                 observer,
             )?;
-            result.notes.extend(network.notes(&scenario.placement, block.is_some(), settings));
+            result.notes.extend(network.notes(&scenario.job.placement, block.is_some(), settings));
             result.notes.extend(slow_note);
             result.notes.extend(packet_note);
             Ok(result)
@@ -343,7 +344,7 @@ pub fn run(
 /// Runs it on a communicator of messages.
 #[expect(clippy::too_many_arguments, reason = "what a run is made of")]
 fn by_messages(
-    job: &Job<'_>,
+    job: &BuiltJob<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
@@ -352,7 +353,7 @@ fn by_messages(
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
-    let infinite = scenario.what_if == Some(WhatIf::InfiniteBandwidth);
+    let infinite = scenario.job.what_if == Some(WhatIf::InfiniteBandwidth);
     if infinite {
         communicator = communicator.infinite();
     }
@@ -444,7 +445,7 @@ fn prepare(
 
 /// Runs the graph on a communicator.
 fn drive(
-    job: &Job<'_>,
+    job: &BuiltJob<'_>,
     scenario: &TrainingScenario,
     players: &Players,
     communicator: &mut dyn Communicator,
@@ -456,12 +457,12 @@ fn drive(
         job.perturbation.factor(players.actors[player as usize], node, iteration)
     };
     // A pipeline that is never flushed has no moment at which all updates are there.
-    let barrier = parameters.has_barrier()? && scenario.workload.parallelism.schedule.flushes();
+    let barrier = parameters.has_barrier()? && scenario.job.workload.parallelism.schedule.flushes();
     // ASTRA-sim's loops end with their last pass, and its times are compared.
-    let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
-    let overlaps = !barrier || scenario.workload.lag > 0;
+    let foreign = matches!(scenario.job.workload.model, Model::AstraSim(_));
+    let overlaps = !barrier || scenario.job.workload.lag > 0;
     let overlap = if overlaps && job.iterations > 1 && !foreign {
-        scenario.workload.delay().max(1)
+        scenario.job.workload.delay().max(1)
     } else {
         0
     };
@@ -472,15 +473,15 @@ fn drive(
         priority: priority(&parameters, &scenario.schedule)?,
         slowness: (!job.perturbation.is_none())
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
-        lag: scenario.workload.lag,
+        lag: scenario.job.workload.lag,
         backup: parameters.backup_workers,
-        every: scenario.workload.every,
-        in_turn: scenario.workload.issue == Issue::InTurn,
+        every: scenario.job.workload.every,
+        in_turn: scenario.job.workload.issue == Issue::InTurn,
         acknowledged: scenario.messages.acknowledged,
-        slowdown: scenario.workload.exchange_slowdown,
+        slowdown: scenario.job.workload.exchange_slowdown,
         timeline,
     };
-    let drawn = Drawn { lag: scenario.workload.delay(), seed: scenario.seed };
+    let drawn = Drawn { lag: scenario.job.workload.delay(), seed: scenario.seed };
     let coordination = scenario.schedule.coordination.as_ref();
     let fabric = &scenario.fabric;
     let tensors = Tensors::new(job.graph, players, fabric, &parameters, coordination, drawn)?;

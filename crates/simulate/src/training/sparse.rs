@@ -7,9 +7,9 @@ use allrail_workload::spec::RowExchange;
 
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::scenario::TrainingScenario;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::run::simulate_decided;
-use crate::training::scenario::TrainingScenario;
 
 /// Simulates the scenario with every table decided, and says in its notes what was found; none where nothing
 /// is open.
@@ -21,26 +21,26 @@ pub(super) fn simulate_best(
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<Option<TrainingResult>, SimulateError> {
-    let is_open = |i: &usize| scenario.workload.sparse[*i].exchange == RowExchange::Auto;
-    let open: Vec<usize> = (0..scenario.workload.sparse.len()).filter(is_open).collect();
+    let is_open = |i: &usize| scenario.job.workload.sparse[*i].exchange == RowExchange::Auto;
+    let open: Vec<usize> = (0..scenario.job.workload.sparse.len()).filter(is_open).collect();
     if open.is_empty() {
         return Ok(None);
     }
     let mut best = scenario.clone();
     for i in &open {
-        best.workload.sparse[*i].exchange = RowExchange::Dense;
+        best.job.workload.sparse[*i].exchange = RowExchange::Dense;
     }
     let mut told = Vec::new();
     let mut result = simulate_decided(&best, timeline, observer)?;
     for i in open {
         let mut other = best.clone();
-        other.workload.sparse[i].exchange = RowExchange::Rows;
+        other.job.workload.sparse[i].exchange = RowExchange::Rows;
         let by_rows = simulate_decided(&other, timeline, observer)?;
         let shorter = by_rows.step_time_us < result.step_time_us;
         told.push(format!(
             "`auto` chose `{}` for `{}`: a step takes {:.3} ms with rows, {:.3} ms dense",
             if shorter { "rows" } else { "dense" },
-            best.workload.sparse[i].table,
+            best.job.workload.sparse[i].table,
             by_rows.step_time_us / 1e3,
             result.step_time_us / 1e3
         ));

@@ -5,20 +5,20 @@ use allrail_core::{DimensionId, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::coordinate;
 use allrail_simulate::scenario::Schedule;
-use allrail_simulate::{Scenario, SimulationResult};
+use allrail_simulate::{CollectiveScenario, SimulationResult};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::common;
 
 /// Collectives that are asked for at these times, us, over these dimensions, on 2 x 4 NPUs.
-fn asked(coordination: Option<&Value>, rows: &[(Operation, u64, &[u32])]) -> Scenario {
+fn asked(coordination: Option<&Value>, rows: &[(Operation, u64, &[u32])]) -> CollectiveScenario {
     let fabric = common::fabric(vec![
         common::exact(Kind::Switch, 2, Time::ZERO),
         common::exact(Kind::Switch, 4, Time::ZERO),
     ]);
     let mut scenario = common::scenario(fabric, Operation::AllReduce, 4_000);
-    scenario.collective = rows
+    scenario.job = rows
         .iter()
         .map(|(kind, start, dimensions)| {
             let mut one = common::collective(*kind, 4_000);
@@ -96,10 +96,17 @@ fn settings_of_gradients_are_refused() {
     for (key, value) in
         [("groups", json!(2)), ("threshold", json!("1 MiB")), ("collectives", json!("all"))]
     {
-        let mut scenario = asked(Some(&policy("cached")), &[(Operation::AllReduce, 0, &[])]);
-        scenario.schedule.coordination.as_mut().expect("given")[key] = value;
-        let text = serde_json::to_string(&scenario).expect("it is data");
-        let report = Scenario::from_json(&text).expect_err(key).report();
+        let mut coordination = policy("cached");
+        coordination[key] = value;
+        let scenario = json!({
+            "schema_version": 1,
+            "fabric": {"dimensions": [
+                {"kind": "ring", "size": 4, "bandwidth": "1 GB/s", "latency": "1 us"},
+            ]},
+            "collective": [{"kind": "all_reduce", "size": "1 MB"}],
+            "schedule": {"coordination": coordination},
+        });
+        let report = CollectiveScenario::from_json(&scenario.to_string()).expect_err(key).report();
         assert_eq!(report.field, format!("schedule.coordination.{key}"), "{report:?}");
     }
 }

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use allrail_simulate::SimulateError;
+use allrail_simulate::TrainingScenario;
 use allrail_simulate::training::run::graph_of;
-use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
+use allrail_simulate::training::{TrainingResult, simulate};
 use allrail_workload::{ActorId, NodeId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -192,8 +193,8 @@ fn draws_are_as_likely_as_said() {
     let stragglers = json!([{"ranks": [0, 1, 2, 3], "factor": 4.0, "probability": 0.25}]);
     let tree = tree(4, &stragglers, &json!({}));
     let scenario = TrainingScenario::from_json(&tree.to_string()).expect("a scenario");
-    let built = graph_of(&scenario.workload, &[4]).expect("a graph");
-    let perturbation = built.perturbation(&scenario.workload, 3);
+    let built = graph_of(&scenario.job.workload, &[4]).expect("a graph");
+    let perturbation = built.perturbation(&scenario.job.workload, 3);
     let slow = |actor: u32, iteration: u32| {
         let factor = perturbation.factor(ActorId(actor), NodeId(0), iteration);
         assert!(factor == 1.0 || factor == 4.0);

@@ -7,13 +7,19 @@ use allrail_collective::{Operation, algorithm};
 use allrail_core::Time;
 use allrail_fabric::{Dimension, Kind};
 use allrail_schedule::{ActiveChunks, Order};
-use allrail_simulate::{Scenario, simulate};
+use allrail_simulate::CollectiveScenario;
+use allrail_simulate::collectives::simulate;
 use proptest::prelude::*;
 
 use crate::common::*;
 
 /// `links` over `dimensions`, every one with the algorithm `name`.
-fn links(dimensions: Vec<Dimension>, operation: Operation, size: u64, name: &str) -> Scenario {
+fn links(
+    dimensions: Vec<Dimension>,
+    operation: Operation,
+    size: u64,
+    name: &str,
+) -> CollectiveScenario {
     let algorithms = vec![name.to_owned(); dimensions.len()];
     let mut scenario = in_links(&scenario(fabric(dimensions), operation, size));
     scenario.schedule.algorithms = Some(algorithms.into());
@@ -75,8 +81,8 @@ fn an_all_to_all_sends_each_share_once_per_dimension() {
 }
 
 /// How many messages one chunk makes: on each line that takes part, those of its algorithm.
-fn messages(scenario: &Scenario) -> u64 {
-    let kind = scenario.collective[0].kind;
+fn messages(scenario: &CollectiveScenario) -> u64 {
+    let kind = scenario.job[0].kind;
     let sizes: Vec<u64> = scenario.fabric.dimensions.iter().map(|d| u64::from(d.size)).collect();
     let npus: u64 = sizes.iter().product();
     let given = scenario.schedule.algorithms.as_ref().expect("given");
@@ -191,11 +197,12 @@ fn the_evaluator_and_the_driver_give_the_same_result() {
     let fabric = fabric(vec![exact(Kind::Ring, 4, Time::from_ns(700)); 2]);
     let mut scenario = scenario(fabric, Operation::AllReduce, 1 << 20);
     scenario.schedule.chunks = 7;
-    scenario.collective[0].start = Time::from_us(3);
+    scenario.job[0].start = Time::from_us(3);
     let result = |timeline| {
         let mut observer = |_, _| ControlFlow::Continue(());
         let mut result =
-            allrail_simulate::simulate(&scenario, None, timeline, &mut observer).expect("it runs");
+            allrail_simulate::collectives::simulate(&scenario, None, timeline, &mut observer)
+                .expect("it runs");
         (result.host, result.timeline) = (allrail_simulate::result::Host::default(), None);
         serde_json::to_string(&result).expect("plain data")
     };

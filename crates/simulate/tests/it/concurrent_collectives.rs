@@ -10,9 +10,10 @@ use allrail_collective::{Operation, SizeRange, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::{ActiveChunks, Order};
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::result::SpanResult;
 use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
-use allrail_simulate::{PlanFile, Scenario, plan, simulate};
+use allrail_simulate::{CollectiveScenario, PlanFile, plan};
 
 const WORLDS: [WorldKind; 2] = [WorldKind::Dims, WorldKind::Links];
 
@@ -21,7 +22,7 @@ const WORLDS: [WorldKind; 2] = [WorldKind::Dims, WorldKind::Links];
 const MS: u64 = 5 * 50_000_000;
 
 /// Four chunks of 1 ms each, scattered over one dimension.
-fn four_ms() -> Scenario {
+fn four_ms() -> CollectiveScenario {
     let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, 4 * MS);
     scenario.schedule.chunks = 4;
@@ -30,11 +31,11 @@ fn four_ms() -> Scenario {
 }
 
 /// When each collective is over, in microseconds.
-fn finishes(scenario: &Scenario) -> Vec<f64> {
+fn finishes(scenario: &CollectiveScenario) -> Vec<f64> {
     run(scenario).collectives.iter().map(|collective| collective.finish_us).collect()
 }
 
-fn timeline(scenario: &Scenario, plan: Option<&PlanFile>) -> Vec<SpanResult> {
+fn timeline(scenario: &CollectiveScenario, plan: Option<&PlanFile>) -> Vec<SpanResult> {
     simulate(scenario, plan, true, &mut |_, _| ControlFlow::Continue(()))
         .expect("a good scenario")
         .timeline
@@ -46,8 +47,8 @@ fn the_collective_issued_first_goes_first_or_last_as_asked() {
     for world in WORLDS {
         let mut scenario = four_ms();
         scenario.world = world;
-        scenario.collective.push(scenario.collective[0].clone());
-        scenario.collective[1].start = Time::from_us(1_500);
+        scenario.job.push(scenario.job[0].clone());
+        scenario.job[1].start = Time::from_us(1_500);
         // ASTRA-sim's rule puts sizes before priorities.
         for order in Order::all().filter(|order| *order != Order::ASTRA_SIM) {
             scenario.schedule.order = order;
@@ -76,16 +77,16 @@ fn collectives_on_other_dimensions_do_not_affect_each_other() {
         1_000_000,
     );
     both.schedule.chunks = 5;
-    both.collective[0].dimensions = ids(&[0]);
-    both.collective.push(collective(Operation::AllGather, 3_000_000));
-    both.collective[1].dimensions = ids(&[1]);
+    both.job[0].dimensions = ids(&[0]);
+    both.job.push(collective(Operation::AllGather, 3_000_000));
+    both.job[1].dimensions = ids(&[1]);
     for world in WORLDS {
         both.world = world;
         for limit in [None, Some(ActiveChunks::AtMost(1))] {
             both.schedule.active_chunks = limit;
             let alone = |i: usize| {
-                let collective = vec![both.collective[i].clone()];
-                finishes(&Scenario { collective, ..both.clone() })[0]
+                let job = vec![both.job[i].clone()];
+                finishes(&CollectiveScenario { job, ..both.clone() })[0]
             };
             assert_eq!(finishes(&both), [alone(0), alone(1)], "{world:?} {limit:?}");
         }
@@ -97,7 +98,7 @@ fn a_collective_that_starts_later_takes_as_long() {
     for world in WORLDS {
         let mut scenario = four_ms();
         scenario.world = world;
-        scenario.collective[0].start = Time::from_us(123);
+        scenario.job[0].start = Time::from_us(123);
         let result = run(&scenario);
         assert_eq!(result.time_us, 4_000.0, "{world:?}");
         assert_eq!(result.collectives[0].time_us, 4_000.0);
@@ -113,8 +114,8 @@ fn a_collective_after_another_is_not_delayed_by_it() {
     for world in WORLDS {
         let mut scenario = four_ms();
         scenario.world = world;
-        scenario.collective.push(scenario.collective[0].clone());
-        scenario.collective[1].start = Time::from_us(10_000);
+        scenario.job.push(scenario.job[0].clone());
+        scenario.job[1].start = Time::from_us(10_000);
         assert_eq!(finishes(&scenario), [4_000.0, 14_000.0], "{world:?}");
         assert_eq!(run(&scenario).time_us, 14_000.0);
     }
@@ -125,10 +126,10 @@ fn two_collectives_send_the_bytes_and_messages_of_both() {
     let shape = vec![exact(Kind::Ring, 3, Time::from_ns(9)), exact(Kind::Switch, 4, Time::ZERO)];
     let mut both = in_links(&scenario(fabric(shape), Operation::AllReduce, 48_000));
     both.schedule.chunks = 4;
-    both.collective.push(collective(Operation::AllGather, 96_000));
+    both.job.push(collective(Operation::AllGather, 96_000));
     let alone = [0, 1].map(|i| {
-        let collective = vec![both.collective[i].clone()];
-        run(&Scenario { collective, ..both.clone() })
+        let job = vec![both.job[i].clone()];
+        run(&CollectiveScenario { job, ..both.clone() })
     });
     let result = run(&both);
     assert_eq!(result.bytes_per_npu, alone[0].bytes_per_npu + alone[1].bytes_per_npu);
@@ -149,7 +150,7 @@ fn chunks_may_have_unequal_sizes() {
     for world in WORLDS {
         let mut scenario = four_ms();
         scenario.world = world;
-        scenario.collective[0].size = Bytes::new(6 * MS);
+        scenario.job[0].size = Bytes::new(6 * MS);
         scenario.schedule.chunks = 3;
         let mut file = plan(&scenario).expect("a good scenario");
         for (chunk, ms) in file.plans[0].chunks.iter_mut().zip([3, 1, 2]) {
@@ -172,7 +173,7 @@ fn a_plan_of_a_range_runs_at_every_size_of_it() {
     const CUT: u64 = 64 * 3;
     let mut scenario = four_ms();
     scenario.schedule.chunks = 3;
-    scenario.collective[0].size = Bytes::new(1000 * CUT);
+    scenario.job[0].size = Bytes::new(1000 * CUT);
     let mut file = plan(&scenario).expect("a good scenario");
     let range = SizeRange { from: Bytes::new(10 * CUT), to: Bytes::new(5000 * CUT) };
     file.plans[0].sizes = Some(range);
@@ -181,13 +182,13 @@ fn a_plan_of_a_range_runs_at_every_size_of_it() {
     for world in WORLDS {
         scenario.world = world;
         for size in [10 * CUT, 999 * CUT, 1000 * CUT, 5000 * CUT] {
-            scenario.collective[0].size = Bytes::new(size);
+            scenario.job[0].size = Bytes::new(size);
             let shown = |spans: &[SpanResult]| serde_json::to_string(spans).expect("plain data");
             let ran = shown(&timeline(&scenario, Some(&file)));
             assert_eq!(ran, shown(&timeline(&scenario, None)), "{world:?}");
         }
         for size in [10 * CUT - 1, 5000 * CUT + 1] {
-            scenario.collective[0].size = Bytes::new(size);
+            scenario.job[0].size = Bytes::new(size);
             let refused =
                 simulate(&scenario, Some(&file), false, &mut |_, _| ControlFlow::Continue(()));
             let text = refused.expect_err("outside its range").to_string();

@@ -9,8 +9,9 @@ use allrail_schedule::Order;
 use allrail_schedule::chunk::{self, Parameters, Problem, expected_in_links};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::planner::model_of;
+use allrail_simulate::CollectiveScenario;
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::{Scenario, simulate};
 
 /// With topology-aware algorithms on dimensions of powers of two, one rank stands for all. (Where
 /// much happens at the same picosecond, ties may fall otherwise: these platforms have no such.)
@@ -33,7 +34,7 @@ fn one_rank_message_by_message_ends_when_all_do_in_links() {
 }
 
 /// What is expected, and what `links` gives, in microseconds.
-fn both(scenario: &Scenario) -> (f64, f64) {
+fn both(scenario: &CollectiveScenario) -> (f64, f64) {
     let file = allrail_simulate::plan(scenario).expect("plans");
     let plan = &file.plans[0];
     let result = simulate(scenario, Some(&file), false, &mut |_, _| ControlFlow::Continue(()));

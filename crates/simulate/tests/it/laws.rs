@@ -6,7 +6,7 @@ use allrail_core::{Bandwidth, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::Order;
 use allrail_simulate::scenario::{AcceptPlan, Schedule, WorldKind};
-use allrail_simulate::{Scenario, SimulationResult, plan};
+use allrail_simulate::{CollectiveScenario, SimulationResult, plan};
 use proptest::prelude::*;
 
 /// What a float's last digits can make of a ratio.
@@ -18,7 +18,7 @@ fn any_world() -> impl Strategy<Value = WorldKind> {
 
 /// One collective under any policy. Where ranks order their stages
 /// themselves, they may block each other with a limit on active chunks: the planned order keeps it.
-fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Scenario> {
+fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = CollectiveScenario> {
     (
         any_fabric(3, 4),
         prop::sample::select(operations),
@@ -39,9 +39,9 @@ fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Scena
 }
 
 /// What an NPU sends in all, in closed form.
-fn bytes(scenario: &Scenario) -> f64 {
-    let halves = if scenario.collective[0].kind == Operation::AllReduce { 2.0 } else { 1.0 };
-    let size = scenario.collective[0].size.count() as f64;
+fn bytes(scenario: &CollectiveScenario) -> f64 {
+    let halves = if scenario.job[0].kind == Operation::AllReduce { 2.0 } else { 1.0 };
+    let size = scenario.job[0].size.count() as f64;
     halves * size * (1.0 - 1.0 / scenario.fabric.npus() as f64)
 }
 

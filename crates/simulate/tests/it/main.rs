@@ -10,6 +10,7 @@ mod coordination;
 mod expected_in_links;
 mod job_loads;
 mod jobs;
+mod kinds;
 mod laws;
 mod models_agree;
 mod never_below_in_any_model;

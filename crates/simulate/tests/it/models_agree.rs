@@ -8,9 +8,11 @@ use allrail_collective::{Algorithm, Operation, algorithm};
 use allrail_core::{Bandwidth, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::Order;
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::training::{TrainingScenario, simulate as train};
-use allrail_simulate::{Scenario, SimulateError, SimulationResult, simulate};
+use allrail_simulate::training::simulate as train;
+use allrail_simulate::{CollectiveScenario, SimulateError, SimulationResult};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -19,8 +21,8 @@ use serde_json::{Value, json};
 const WORLDS: [WorldKind; 4] =
     [WorldKind::Dims, WorldKind::Links, WorldKind::Flows, WorldKind::Packets];
 
-fn in_world(scenario: &Scenario, world: WorldKind) -> SimulationResult {
-    run(&Scenario { world, ..scenario.clone() })
+fn in_world(scenario: &CollectiveScenario, world: WorldKind) -> SimulationResult {
+    run(&CollectiveScenario { world, ..scenario.clone() })
 }
 
 /// A reduce-scatter over a ring of 8 in several chunks, whose steps fill each other's pauses as messages: in `dims` all of a
@@ -74,7 +76,7 @@ proptest! {
         }
         let mut results = Vec::new();
         for world in WORLDS {
-            let scenario = Scenario { world, ..scenario.clone() };
+            let scenario = CollectiveScenario { world, ..scenario.clone() };
             match simulate(&scenario, None, false, &mut |_, _| ControlFlow::Continue(())) {
                 Ok(result) => results.push(result),
                 // A limit may make ranks wait for each other.
@@ -140,7 +142,7 @@ fn no_model_beats_the_bound_of_a_network_of_cables() {
                     let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
                         "collective": [{"kind": operation.tag(), "size": format!("{bytes} B")}],
                         "schedule": {"policy": policy, "chunks": chunks}});
-                    run(&Scenario::from_json(&tree.to_string()).expect("a scenario"))
+                    run(&CollectiveScenario::from_json(&tree.to_string()).expect("a scenario"))
                 };
                 let results = ["dims", "links", "flows", "packets"].map(of);
                 if results.iter().any(|one| one.simulated_as.is_some()) {

@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use allrail_simulate::{PlanFile, Scenario, SimulateError, simulate};
+use allrail_simulate::collectives::simulate;
+use allrail_simulate::{CollectiveScenario, PlanFile, SimulateError};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -78,7 +79,7 @@ fn time(tree: &Value, model: &str, policy: &str, order: &str) -> Result<f64, Sim
     tree["world"] = json!(model);
     tree["schedule"]["policy"] = json!(policy);
     tree["schedule"]["order"] = json!(order);
-    let scenario = Scenario::from_json(&tree.to_string())?;
+    let scenario = CollectiveScenario::from_json(&tree.to_string())?;
     simulate(&scenario, None, false, &mut |_, _| ControlFlow::Continue(())).map(|r| r.time_us)
 }
 
@@ -97,7 +98,7 @@ fn an_order_that_ranks_do_not_share_is_in_the_plan() {
     tree["world"] = json!("links");
     tree["schedule"]["policy"] = json!("search");
     tree["schedule"]["order"] = json!("planned");
-    let scenario = Scenario::from_json(&tree.to_string()).expect("a scenario");
+    let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
     let file = allrail_simulate::plan(&scenario).expect("a plan");
     assert!(file.free_order.is_some_and(|order| !order.keeps_to_plans()), "{:?}", file.free_order);
     let text = serde_json::to_string(&file).expect("plain data");
@@ -115,7 +116,7 @@ fn an_order_that_ranks_do_not_share_is_in_the_plan() {
         {"kind": "ring", "size": 4, "links": 2, "bandwidth": "400 Gb/s", "latency": "700 ns"},
         {"kind": "switch", "size": 4, "links": 1, "bandwidth": "100 Gb/s", "latency": "1700 ns"},
     ]});
-    let alike = Scenario::from_json(&tree.to_string()).expect("a scenario");
+    let alike = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
     assert_eq!(allrail_simulate::plan(&alike).expect("a plan").free_order, None);
 }
 

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use allrail_collective::{Operation, algorithm};
 use allrail_fabric::topologies::{ALL, Planned, read};
-use allrail_simulate::{Scenario, SimulationResult, simulate};
+use allrail_simulate::collectives::simulate;
+use allrail_simulate::{CollectiveScenario, SimulationResult};
 use serde_json::{Value, json};
 
 const WORLDS: [&str; 4] = ["dims", "links", "flows", "packets"];
@@ -31,7 +32,7 @@ fn in_chunks(
     if let Some(algorithms) = algorithms {
         tree["schedule"]["algorithms"] = json!(algorithms);
     }
-    let scenario = Scenario::from_json(&tree.to_string()).ok()?;
+    let scenario = CollectiveScenario::from_json(&tree.to_string()).ok()?;
     Some(result(&scenario).ok()?.time_us)
 }
 
@@ -41,11 +42,13 @@ fn chosen(fabric: &Value, world: &str, kind: &str) -> f64 {
     let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
         "collective": [{"kind": kind, "size": size}],
         "schedule": {"policy": "baseline", "chunks": 1, "algorithms": "auto"}});
-    let scenario = Scenario::from_json(&tree.to_string()).expect("a scenario");
+    let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
     result(&scenario).expect("it runs").time_us
 }
 
-fn result(scenario: &Scenario) -> Result<SimulationResult, allrail_simulate::SimulateError> {
+fn result(
+    scenario: &CollectiveScenario,
+) -> Result<SimulationResult, allrail_simulate::SimulateError> {
     simulate(scenario, None, false, &mut |_, _| ControlFlow::Continue(()))
 }
 
@@ -239,7 +242,7 @@ fn paths_of_a_collective_can_be_named() {
         let tree = json!({"schema_version": 1, "fabric": mesh, "world": world,
             "collective": [{"kind": "all_to_all", "size": "1 MB"}],
             "schedule": {"chunks": 1, "algorithms": ["direct"]}, "messages": {"paths": paths}});
-        result(&Scenario::from_json(&tree.to_string())?).map(|result| result.time_us)
+        result(&CollectiveScenario::from_json(&tree.to_string())?).map(|result| result.time_us)
     };
     let usual = attempt(&mesh, "flows", "all_to_all", Some(&["direct"])).expect("it runs");
     let [minimal, single, ideal] =
@@ -265,7 +268,7 @@ fn a_twisted_torus_is_planned_along_its_rings() {
         let tree = json!({"schema_version": 1, "fabric": fabric,
             "collective": [{"kind": "all_reduce", "size": "256 MiB"}],
             "schedule": {"chunks": 4}});
-        Scenario::from_json(&tree.to_string()).expect("a scenario")
+        CollectiveScenario::from_json(&tree.to_string()).expect("a scenario")
     };
     let planned = scenario(&twisted);
     let sizes: Vec<u32> = planned.fabric.dimensions.iter().map(|one| one.size).collect();
@@ -301,7 +304,7 @@ fn other_cables_have_other_keys() {
     let key = |fabric: &Value| {
         let tree = json!({"schema_version": 1, "fabric": fabric,
             "collective": [{"kind": "all_reduce", "size": "64 MB"}], "schedule": {"chunks": 1}});
-        let scenario = Scenario::from_json(&tree.to_string()).expect("a scenario");
+        let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
         (
             scenario.fabric.dimensions[0].written(),
             allrail_simulate::plan_key(&scenario).expect("a key"),
@@ -316,7 +319,7 @@ fn other_cables_have_other_keys() {
 fn a_result_says_how_it_was_counted() {
     let tree = json!({"schema_version": 1, "fabric": dragonfly(),
         "collective": [{"kind": "all_reduce", "size": "64 MB"}], "schedule": {"chunks": 1}});
-    let scenario = Scenario::from_json(&tree.to_string()).expect("a scenario");
+    let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
     let counted = result(&scenario).expect("a result").counted.expect("a note");
     assert!(counted.contains("shortest paths") && counted.contains("global cables"), "{counted}");
     assert!(counted.contains("detours"), "{counted}");

@@ -9,7 +9,7 @@ use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Evaluation, evaluate};
 use allrail_schedule::{ActiveChunks, Order, Request, queue};
-use allrail_simulate::Scenario;
+use allrail_simulate::CollectiveScenario;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
 use allrail_world::Dims;
@@ -161,7 +161,13 @@ fn one_hop() -> Vec<(Kind, &'static dyn Algorithm)> {
 }
 
 /// One chunk of `size` bytes on one dimension of links of 20 ps per byte.
-fn single(kind: Kind, ranks: u32, name: &str, operation: Operation, size: u64) -> Scenario {
+fn single(
+    kind: Kind,
+    ranks: u32,
+    name: &str,
+    operation: Operation,
+    size: u64,
+) -> CollectiveScenario {
     let fabric = fabric(vec![exact(kind, ranks, Time::from_ns(500))]);
     let mut scenario = scenario(fabric, operation, size);
     scenario.schedule.algorithms = Some(vec![name].into());

@@ -6,19 +6,24 @@ use crate::common::*;
 use allrail_collective::Operation;
 use allrail_schedule::Order;
 use allrail_schedule::chunk;
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::{PlanFile, Scenario, plan, plan_key, simulate};
+use allrail_simulate::{CollectiveScenario, PlanFile, plan, plan_key};
 use proptest::prelude::*;
 
 /// The same scenario under an order.
-fn under(scenario: &Scenario, order: Order) -> Scenario {
+fn under(scenario: &CollectiveScenario, order: Order) -> CollectiveScenario {
     let mut scenario = scenario.clone();
     scenario.schedule.order = order;
     scenario
 }
 
 /// A collective in 64 chunks in `links`.
-fn in_64_chunks(fabric: allrail_fabric::Fabric, operation: Operation, size: u64) -> Scenario {
+fn in_64_chunks(
+    fabric: allrail_fabric::Fabric,
+    operation: Operation,
+    size: u64,
+) -> CollectiveScenario {
     let mut scenario = in_links(&scenario(fabric, operation, size));
     scenario.schedule.chunks = 64;
     scenario
@@ -26,11 +31,12 @@ fn in_64_chunks(fabric: allrail_fabric::Fabric, operation: Operation, size: u64)
 
 /// How much longer the plan takes smallest first, and strictly in the order made for `dims`, than in its
 /// own.
-fn beside(scenario: &Scenario) -> [f64; 2] {
+fn beside(scenario: &CollectiveScenario) -> [f64; 2] {
     let strict = under(scenario, Order::PLANNED);
-    let dims = Scenario { world: WorldKind::Dims, ..strict.clone() };
+    let dims = CollectiveScenario { world: WorldKind::Dims, ..strict.clone() };
     let [ours, blind] = [&strict, &dims].map(|scenario| plan(scenario).expect("a good scenario"));
-    let time = |scenario: &Scenario, file: &PlanFile| run_plan(scenario, Some(file)).time_us;
+    let time =
+        |scenario: &CollectiveScenario, file: &PlanFile| run_plan(scenario, Some(file)).time_us;
     let planned = time(&strict, &ours);
     let free = time(&under(scenario, Order::SMALLEST_FIRST), &ours);
     [free / planned, time(&strict, &blind) / planned]
@@ -83,7 +89,7 @@ fn a_plan_file_carries_its_order() {
         let (made, kept) = (run(&scenario), run_plan(&scenario, Some(&read)));
         assert_eq!((made.time_us, made.messages), (kept.time_us, kept.messages));
 
-        let dims = Scenario { world: WorldKind::Dims, ..scenario.clone() };
+        let dims = CollectiveScenario { world: WorldKind::Dims, ..scenario.clone() };
         let blind = plan(&dims).expect("a good scenario");
         assert_eq!(blind.plans[0].order_made_in, "dims");
         assert!(!serde_json::to_string(&blind).expect("plain data").contains("order_made_in"));
@@ -124,14 +130,17 @@ fn cables_fix_it_too() {
                 "collective": [{{"kind": "all_reduce", "size": "4 MB"}}],
                 "schedule": {{"policy": "themis", "order": "planned", "chunks": 16}}}}"#
         );
-        let strict = Scenario::from_json(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let strict =
+            CollectiveScenario::from_json(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let file = plan(&strict).expect("a good scenario");
         assert_eq!(file.plans[0].order_made_in, world);
         let planned = run_plan(&strict, Some(&file)).time_us;
         let free = run_plan(&under(&strict, Order::SMALLEST_FIRST), Some(&file)).time_us;
         assert!(planned * 0.97 <= free, "{keys} {world}: {planned} us, smallest first {free} us");
         // A network of the same dimensions and other cables has plans of its own.
-        let key = |text: &str| plan_key(&Scenario::from_json(text).expect("good")).expect("good");
+        let key = |text: &str| {
+            plan_key(&CollectiveScenario::from_json(text).expect("good")).expect("good")
+        };
         keys_seen.push(key(&text));
     }
     let all = keys_seen.len();
@@ -187,7 +196,7 @@ proptest! {
         scenario.schedule.chunks = 6;
         scenario.schedule.policy = policy;
         scenario.schedule.order = Order::PLANNED;
-        scenario.collective =
+        scenario.job =
             operations.iter().map(|operation| collective(*operation, 1_000_000)).collect();
         let file = plan(&scenario).expect("a good scenario");
         prop_assert!(file.plans.iter().all(|plan| plan.order_made_in == "links"));

@@ -10,10 +10,12 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::{ActiveChunks, Order, queue};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::result::SpanResult;
 use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
-use allrail_simulate::training::{TrainingScenario, simulate as train};
-use allrail_simulate::{Scenario, SimulateError, SimulationResult, plan, plan_key, simulate};
+use allrail_simulate::training::simulate as train;
+use allrail_simulate::{CollectiveScenario, SimulateError, SimulationResult, plan, plan_key};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -25,30 +27,30 @@ const ALL: u64 = 1 << 60;
 const MS: u64 = 5 * 50_000_000;
 const SENT: u64 = 4 * 50_000_000;
 
-fn ahead(scenario: &Scenario, bytes: u64) -> Scenario {
+fn ahead(scenario: &CollectiveScenario, bytes: u64) -> CollectiveScenario {
     let mut scenario = scenario.clone();
     scenario.schedule.send_ahead = Bytes::new(bytes);
     scenario
 }
 
-fn recorded(scenario: &Scenario) -> SimulationResult {
+fn recorded(scenario: &CollectiveScenario) -> SimulationResult {
     simulate(scenario, None, true, &mut |_, _| ControlFlow::Continue(()))
         .unwrap_or_else(|error| panic!("{error}\n{scenario:?}"))
 }
 
 /// Four collectives of a millisecond each from the start on, and an urgent one of a millisecond at 1.5 ms.
-fn one_link(world: WorldKind) -> Scenario {
+fn one_link(world: WorldKind) -> CollectiveScenario {
     let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, MS);
     scenario.world = world;
     // What is issued last is the most urgent.
     scenario.schedule.collective_order = CollectiveOrder::Lifo;
-    scenario.collective = vec![scenario.collective[0].clone(); 5];
-    scenario.collective[4].start = Time::from_us(1_500);
+    scenario.job = vec![scenario.job[0].clone(); 5];
+    scenario.job[4].start = Time::from_us(1_500);
     scenario
 }
 
-fn urgent(scenario: &Scenario) -> f64 {
+fn urgent(scenario: &CollectiveScenario) -> f64 {
     run(scenario).collectives[4].finish_us
 }
 
@@ -110,8 +112,8 @@ fn a_limit_on_active_chunks_holds_for_what_is_handed_over() {
 #[test]
 fn eager_queues_hand_over_at_the_event_that_makes_room() {
     let mut scenario = one_link(WorldKind::Dims);
-    scenario.collective.truncate(1);
-    scenario.collective[0].size = Bytes::new(4 * MS);
+    scenario.job.truncate(1);
+    scenario.job[0].size = Bytes::new(4 * MS);
     scenario.schedule.chunks = 4;
     for order in Order::all() {
         scenario.schedule.order = order;
@@ -153,7 +155,7 @@ fn worlds_in_which_nothing_waits_in_order_refuse_it() {
                 "collective": [{{"kind": "all_reduce", "size": "1 MB"}}],
                 "schedule": {{"send_ahead": "{send_ahead}"}}}}"#
         );
-        Scenario::from_json(&text)
+        CollectiveScenario::from_json(&text)
     };
     for world in ["flows", "packets"] {
         let report = read(world, "64 KiB").expect_err("refused").report();
@@ -181,8 +183,8 @@ fn a_planned_order_of_links_is_fixed_with_what_is_sent_ahead() {
     assert_eq!(file.plans[0].key, key);
     assert_eq!(run_plan(&with, Some(&file)).time_us, run(&with).time_us);
     // In `dims` the plan does not depend on it.
-    let dims = |one: &Scenario| {
-        let dims = Scenario { world: WorldKind::Dims, ..one.clone() };
+    let dims = |one: &CollectiveScenario| {
+        let dims = CollectiveScenario { world: WorldKind::Dims, ..one.clone() };
         plan_key(&dims).expect("a good scenario")
     };
     assert_eq!(dims(&with), dims(&without));
@@ -190,8 +192,13 @@ fn a_planned_order_of_links_is_fixed_with_what_is_sent_ahead() {
 
 /// Four workers on one ring, twelve tensors.
 fn step(world: &str, tensor: &Value, send_ahead: &str) -> TrainingScenario {
+    let scenario = step_keys(world, tensor, send_ahead);
+    TrainingScenario::from_json(&scenario.to_string()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn step_keys(world: &str, tensor: &Value, send_ahead: &str) -> Value {
     let layer = |i: u32| json!({"name": format!("l{i}"), "dense": {"inputs": 1000, "outputs": 500 + 10 * i}});
-    let scenario = json!({
+    json!({
         "schema_version": 1,
         "fabric": {"name": "ring", "dimensions": [
             {"kind": "ring", "size": 4, "links": 2, "bandwidth": "1 GB/s", "latency": "7 us"},
@@ -205,8 +212,7 @@ fn step(world: &str, tensor: &Value, send_ahead: &str) -> TrainingScenario {
         },
         "schedule": {"chunks": 1, "tensor": tensor, "send_ahead": send_ahead},
         "world": world,
-    });
-    TrainingScenario::from_json(&scenario.to_string()).unwrap_or_else(|error| panic!("{error}"))
+    })
 }
 
 fn step_us(scenario: &TrainingScenario) -> f64 {
@@ -232,7 +238,7 @@ fn with_all_ahead_a_priority_is_as_good_as_none() {
 #[test]
 fn parameter_servers_refuse_it() {
     let servers = json!({"policy": "bytescheduler", "exchange": "parameter_server"});
-    let mut scenario = serde_json::to_value(step("dims", &servers, "0 B")).expect("plain data");
+    let mut scenario = step_keys("dims", &servers, "0 B");
     let again = TrainingScenario::from_json(&scenario.to_string());
     assert!(again.is_ok(), "{again:?}");
     scenario["schedule"]["send_ahead"] = json!("64 KiB");
@@ -308,11 +314,11 @@ proptest! {
     ) {
         let mut scenario = one_link(world);
         let others = sizes.iter().map(|size| collective(Operation::ReduceScatter, *size));
-        scenario.collective = others.collect();
+        scenario.job = others.collect();
         let mut last = collective(Operation::ReduceScatter, urgent);
         last.start = Time::from_ns(start);
-        scenario.collective.push(last);
-        let begins = |scenario: &Scenario| {
+        scenario.job.push(last);
+        let begins = |scenario: &CollectiveScenario| {
             let spans = recorded(scenario).timeline.expect("asked for");
             let of = spans.iter().find(|span| span.collective as usize == sizes.len());
             of.expect("it ran").end_us
@@ -323,7 +329,7 @@ proptest! {
         prop_assert!(begins.windows(2).all(|pair| pair[0] <= pair[1] + 1e-6), "{aheads:?} {begins:?}");
 
         // No two start at one time.
-        for (at, one) in (0u64..).zip(&mut scenario.collective[..sizes.len()]) {
+        for (at, one) in (0u64..).zip(&mut scenario.job[..sizes.len()]) {
             one.start = Time::from_ps(at);
         }
         let ends = |order| {

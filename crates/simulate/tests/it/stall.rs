@@ -10,7 +10,7 @@ use allrail_schedule::Order;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::{Scenario, SimulateError, plan};
+use allrail_simulate::{CollectiveScenario, SimulateError, plan};
 use allrail_world::{Dims, Event, Links, Submission, TransferId, World};
 
 /// Drops one delivery, counted from 0, and is otherwise the world within.
@@ -45,7 +45,7 @@ impl World for Lossy {
     }
 }
 
-fn plans(scenario: &Scenario) -> Vec<CollectivePlan> {
+fn plans(scenario: &CollectiveScenario) -> Vec<CollectivePlan> {
     plan(scenario).expect("a good scenario").plans
 }
 
@@ -83,7 +83,7 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
     error.to_string()
 }
 
-fn two_dimensions() -> Scenario {
+fn two_dimensions() -> CollectiveScenario {
     let fabric = fabric(vec![
         exact(Kind::FullyConnected, 4, Time::from_ns(500)),
         exact(Kind::Ring, 3, Time::from_ns(500)),
@@ -149,7 +149,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
     let mut scenario = two_dimensions();
     scenario.fabric = fabric(vec![exact(Kind::FullyConnected, 4, Time::from_ns(500))]);
     let mut second = scenario.clone();
-    second.collective[0].kind = Operation::AllGather;
+    second.job[0].kind = Operation::AllGather;
     let plans = [plans(&scenario), plans(&second)].concat();
     let (_, works) = work(&scenario.fabric, &plans).expect("planned plans");
     let job = Collectives {
@@ -181,11 +181,12 @@ fn an_observer_can_break_a_run_off() {
     let mut scenario = in_links(&scenario(fabric, Operation::AllToAll, 64_000));
     scenario.schedule.chunks = 8;
     let mut calls = 0;
-    let outcome = allrail_simulate::simulate(&scenario, None, false, &mut |done, total| {
-        calls += 1;
-        assert!(done <= total && total == 8 * 64);
-        ControlFlow::Break(())
-    });
+    let outcome =
+        allrail_simulate::collectives::simulate(&scenario, None, false, &mut |done, total| {
+            calls += 1;
+            assert!(done <= total && total == 8 * 64);
+            ControlFlow::Break(())
+        });
     assert!(matches!(outcome, Err(SimulateError::Interrupted)), "{outcome:?}");
     assert_eq!(calls, 1);
 }

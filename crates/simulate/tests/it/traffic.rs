@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use allrail_core::{Bytes, EventQueue, Time};
 use allrail_simulate::SimulateError;
+use allrail_simulate::TrafficScenario;
 use allrail_simulate::traffic::driver::carry_out;
 use allrail_simulate::traffic::lists::Lists;
-use allrail_simulate::traffic::{TrafficResult, TrafficScenario, simulate};
+use allrail_simulate::traffic::{TrafficResult, simulate};
 use allrail_world::{Event, Submission, TransferId, World};
 use serde_json::{Value, json};
 

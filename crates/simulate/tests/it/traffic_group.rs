@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use allrail_collective::grid;
 use allrail_simulate::SimulateError;
-use allrail_simulate::traffic::{TrafficResult, TrafficScenario, simulate};
+use allrail_simulate::TrafficScenario;
+use allrail_simulate::traffic::{TrafficResult, simulate};
 use serde_json::{Value, json};
 
 fn run(fabric: &Value, world: &str, traffic: &Value) -> Result<TrafficResult, SimulateError> {

@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_schedule::{chunk, queue, tensor};
-use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, run};
-use allrail_simulate::{Scenario, simulate};
+use allrail_simulate::CollectiveScenario;
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::collectives::simulate;
+use allrail_simulate::training::{BuiltJob, TrainingResult, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Peer, Perturbation, Purpose, StepGraph, Work,
 };
@@ -32,7 +34,7 @@ fn one_switch() -> Value {
 }
 
 fn run_it(graph: &StepGraph, scenario: &TrainingScenario, iterations: u32) -> TrainingResult {
-    let job = Job {
+    let job = BuiltJob {
         graph,
         memory: None,
         notes: Vec::new(),
@@ -308,7 +310,7 @@ proptest! {
             "schema_version": 1, "fabric": platform(), "schedule": schedule,
             "collective": [{"kind": "all_reduce", "size": format!("{bytes} B")}],
         });
-        let alone = Scenario::from_json(&alone.to_string()).expect("a scenario");
+        let alone = CollectiveScenario::from_json(&alone.to_string()).expect("a scenario");
         let alone =
             simulate(&alone, None, false, &mut |_, _| ControlFlow::Continue(())).expect("it runs");
         let graph = data_parallel(&[4, 4, 8], &[(1, 1, bytes)]);
@@ -340,7 +342,7 @@ proptest! {
         let off = if crosses { compute / 3.0 } else { 1e-3 };
         prop_assert!((real.compute_us - compute).abs() <= off);
         prop_assert!(crosses || real.step_time_us >= real.bound_step_time_us * (1.0 - 1e-9));
-        scenario.what_if = Some(allrail_simulate::training::WhatIf::InfiniteBandwidth);
+        scenario.job.what_if = Some(allrail_simulate::scenario::WhatIf::InfiniteBandwidth);
         let infinite = run_it(&graph, &scenario, 4);
         // What is ready waits for the next cycle, and how long depends on when a step began.
         let cycles = tensor::named(&real.tensor_policy).expect("listed").reads().contains(&"cycle");
@@ -349,7 +351,7 @@ proptest! {
         let path: f64 = real.critical_path.iter().map(|entry| entry.time_us).sum();
         prop_assert!((path - real.steps_us[3]).abs() < 1e-3, "{path} of {:?}", real.steps_us);
         // The same again gives the same.
-        scenario.what_if = None;
+        scenario.job.what_if = None;
         let again = run_it(&graph, &scenario, 4);
         prop_assert_eq!(again.steps_us, real.steps_us);
     }

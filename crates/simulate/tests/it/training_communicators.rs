@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::{TrainingResult, simulate};
 use serde_json::{Value, json};
 
 /// Stages and replicas behind one switch.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use allrail_schedule::{coordinate, tensor};
-use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::{TrainingResult, simulate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -102,9 +103,9 @@ fn a_group_that_is_named_goes_as_one() {
 /// Five steps; of the workload, what is disturbed.
 fn steps(gradients: &[u64], workload: &Value, schedule: &Value) -> TrainingResult {
     let mut scenario = scenario(gradients, schedule, "0 ns");
-    scenario.workload.lag = workload["lag"].as_u64().unwrap_or(0) as u32;
-    scenario.workload.exchange_slowdown = workload["exchange_slowdown"].as_f64().unwrap_or(0.0);
-    scenario.workload.iterations = 5;
+    scenario.job.workload.lag = workload["lag"].as_u64().unwrap_or(0) as u32;
+    scenario.job.workload.exchange_slowdown = workload["exchange_slowdown"].as_f64().unwrap_or(0.0);
+    scenario.job.workload.iterations = 5;
     run(&scenario)
 }
 
@@ -230,7 +231,7 @@ proptest! {
                 let schedule = json!({"chunks": 1, "coordination": tree,
                                       "tensor": {"policy": policy.tag()}});
                 let mut scenario = scenario(&gradients, &schedule, "1 us");
-                (scenario.workload.lag, scenario.workload.exchange_slowdown) = (lag, slowdown);
+                (scenario.job.workload.lag, scenario.job.workload.exchange_slowdown) = (lag, slowdown);
                 let result = run(&scenario);
                 let sum: u64 = operations(&result).iter().sum();
                 prop_assert_eq!(sum, gradients.iter().sum::<u64>(), "{:?} {:?}", coordination.tag(), policy);

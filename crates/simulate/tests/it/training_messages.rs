@@ -11,12 +11,13 @@ use allrail_fabric::Kind;
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies;
 use allrail_schedule::{Algorithms as Named, Request};
-use allrail_simulate::traffic::{self, TrafficScenario};
-use allrail_simulate::training::communicator::graph::{GraphNetwork, Placement};
+use allrail_simulate::TrafficScenario;
+use allrail_simulate::scenario::{Algorithms, AllToAll, Placement};
+use allrail_simulate::traffic::{self};
+use allrail_simulate::training::communicator::graph::GraphNetwork;
 use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
 use allrail_simulate::training::communicator::{Ask, Communicator, Event, Submission};
 use allrail_simulate::training::players::Players;
-use allrail_simulate::training::{Algorithms, AllToAll};
 use allrail_workload::{Actor, Builder, Group, Node, Part, Pass, Purpose, StepGraph, Work};
 use allrail_world::Links;
 use allrail_world::flows::Splitting;
@@ -325,7 +326,7 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
             let spanned: Vec<u32> = (0..sizes.len() as u32).collect();
             let graph = job(&sizes, &spanned);
             let players = Players::ranks(&graph, &sizes).expect("players");
-            let request = scenario.request(&scenario.collective[0]);
+            let request = scenario.request(&scenario.job[0]);
             let world = Box::new(Links::new(&fabric));
             let wiring = dimensions(&request);
             let mut communicator =
@@ -355,7 +356,7 @@ fn a_message_in_links_takes_one_dimension_after_the_other() {
     let graph = job(&[4, 2], &[0, 1]);
     let players = Players::ranks(&graph, &[4, 2]).expect("players");
     let scenario = scenario(fabric.clone(), Operation::AllReduce, 1);
-    let request = scenario.request(&scenario.collective[0]);
+    let request = scenario.request(&scenario.job[0]);
     let mut communicator = RankCommunicator::new(
         &graph,
         &players,

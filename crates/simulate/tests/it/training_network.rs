@@ -6,8 +6,9 @@
 use std::ops::ControlFlow;
 
 use allrail_simulate::SimulateError;
+use allrail_simulate::TrainingScenario;
 use allrail_simulate::training::outcome::result::SpanResult;
-use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
+use allrail_simulate::training::{TrainingResult, simulate};
 use serde_json::{Value, json};
 
 fn dimensions() -> Value {

@@ -6,10 +6,11 @@ use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_schedule::tensor::{self, Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
-use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::scenario::{WhatIf, WorldKind};
 use allrail_simulate::training::communicator::servers::lines::{Happened, Servers};
 use allrail_simulate::training::communicator::servers::machines::{Local, Machines, Transfer};
-use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, WhatIf, run};
+use allrail_simulate::training::{BuiltJob, TrainingResult, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,
 };
@@ -82,7 +83,7 @@ fn driven(
     iterations: u32,
 ) -> Result<TrainingResult, SimulateError> {
     let scenario = scenario(sizes, latency, tensor)?;
-    let job = Job {
+    let job = BuiltJob {
         graph: &graph(sizes, layers, Operation::AllReduce),
         memory: None,
         notes: Vec::new(),
@@ -448,7 +449,7 @@ proptest! {
 
 fn refused(sizes: &[u32], operation: Operation, tensor: &Value) -> (String, String) {
     let error = scenario(sizes, 0, tensor).and_then(|scenario| {
-        let job = Job {
+        let job = BuiltJob {
             graph: &graph(sizes, &[(1, 1, 1000)], operation),
             memory: None,
             notes: Vec::new(),
@@ -484,7 +485,7 @@ fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
     let tensor = json!({"exchange": "parameter_server"});
     let base = scenario(&[4], 0, &tensor).expect("a scenario");
     let refused = |scenario: &TrainingScenario| {
-        let job = Job {
+        let job = BuiltJob {
             graph: &graph(&[4], &[(1, 1, 1000)], Operation::AllReduce),
             memory: None,
             notes: Vec::new(),
@@ -497,7 +498,8 @@ fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
     };
     let links = TrainingScenario { world: WorldKind::Links, ..base.clone() };
     assert_eq!(refused(&links), "schedule.tensor.exchange");
-    let ideal = TrainingScenario { what_if: Some(WhatIf::Ideal), ..base };
+    let mut ideal = base;
+    ideal.job.what_if = Some(WhatIf::Ideal);
     assert_eq!(refused(&ideal), "what_if");
 }
 
@@ -506,9 +508,9 @@ fn with_infinite_bandwidth_latencies_and_overheads_remain() {
     let layers = [(100, 200, 400_000)];
     let tensor = json!({"exchange": "parameter_server", "start_overhead": "3 us",
                         "servers": {"colocated": false, "host": "1 GB/s", "sum": "1 GB/s"}});
-    let base = scenario(&[4], 2000, &tensor).expect("a scenario");
-    let infinite = TrainingScenario { what_if: Some(WhatIf::InfiniteBandwidth), ..base };
-    let job = Job {
+    let mut infinite = scenario(&[4], 2000, &tensor).expect("a scenario");
+    infinite.job.what_if = Some(WhatIf::InfiniteBandwidth);
+    let job = BuiltJob {
         graph: &graph(&[4], &layers, Operation::AllReduce),
         memory: None,
         notes: Vec::new(),

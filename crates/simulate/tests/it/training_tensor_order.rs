@@ -11,7 +11,8 @@ use allrail_schedule::tensor::{
     TensorParameters, TensorPlugins, TensorPolicy, TensorScheduler,
 };
 use allrail_simulate::SimulateError;
-use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, run};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::{BuiltJob, TrainingResult, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, NodeId, Part, Pass, Perturbation, Purpose, StepGraph, Work,
 };
@@ -65,8 +66,8 @@ fn simulated(
             "batch_per_replica": 1, "compute": {"peak": "1 TFLOP/s"}},
         "schedule": {"chunks": 1, "tensor": tensor},
     });
-    let scenario = TrainingScenario::with_plugins(&tree.to_string(), plugins)?;
-    let job = Job {
+    let scenario = TrainingScenario::with_plugins(&tree.to_string(), &Default::default(), plugins)?;
+    let job = BuiltJob {
         graph: &graph(layers),
         memory: None,
         notes: Vec::new(),

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use allrail_schedule::tensor;
-use allrail_simulate::training::{SpanResult, TrainingResult, TrainingScenario, simulate};
+use allrail_simulate::TrainingScenario;
+use allrail_simulate::training::{SpanResult, TrainingResult, simulate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -237,7 +237,7 @@ def memory_of(job: Job, recompute: str) -> Memory:
         return replace(full, **parts, needed=(none.needed + full.needed) // 2)
     count = simulated_counts(job.layout.pp, job.layout.microbatches)[-1]
     scenario = of_training(load_scenario(job.scenario(recompute=recompute, microbatches=count)))
-    tree = of_core(_core.bound_training_many([scenario.to_json()], 1, None)[0], scenario)
+    tree = of_core(_core.bound_many([scenario.to_json()], 1, None)[0], scenario)
     if isinstance(tree, InputError):
         raise tree
     return Memory.from_dict(tree["memory"])

@@ -27,9 +27,9 @@ use allrail_workload::{Memory, Outline, Pass, Work};
 use serde::Serialize;
 
 use crate::SimulateError;
+use crate::scenario::TrainingScenario;
 use crate::scenario::WorldKind;
 use crate::training::outcome::result::MemoryResult;
-use crate::training::scenario::TrainingScenario;
 use orders::Orders;
 use ways::{NONE, Ways, after, costs, handed, owners, ways};
 
@@ -86,10 +86,10 @@ pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
 
 /// Whether the argument holds: see the module.
 fn is_plain(scenario: &TrainingScenario) -> Result<bool, SimulateError> {
-    let (workload, parameters) = (&scenario.workload, scenario.tensor());
+    let (workload, parameters) = (&scenario.job.workload, scenario.tensor());
     let parallelism = &workload.parallelism;
     Ok(scenario.world == WorldKind::Dims
-        && scenario.what_if.is_none()
+        && scenario.job.what_if.is_none()
         && scenario.schedule.coordination.is_none()
         && parameters.has_barrier()?
         && parameters.policy()?.reads().is_empty()

@@ -5,10 +5,10 @@ use allrail_workload::parallelism::order::Turn;
 use allrail_workload::{NodeId, Outline, PassNodes, Purpose, StepGraph, Work};
 
 use crate::SimulateError;
+use crate::scenario::TrainingScenario;
 use crate::training::communicator::Ask;
 use crate::training::communicator::classes::{Alone, ClassCommunicator, Idealisation};
 use crate::training::players::Players;
-use crate::training::scenario::TrainingScenario;
 
 /// No way: a sum with it stays below zero.
 pub(super) const NONE: i64 = i64::MIN / 4;

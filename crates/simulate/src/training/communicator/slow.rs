@@ -84,7 +84,7 @@ pub fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateErr
     Err(field(
         "workload.slow_links.factor".to_owned(),
         drawn.factor(),
-        &format!("{} is a network without dimensions, whose links are cables", id.name()),
+        format!("{} is a network without dimensions, whose links are cables", id.name()),
         "use `world: flows` or `packets`, where cables are slow",
     ))
 }
@@ -105,7 +105,7 @@ pub fn check(drawn: &SlowLinks, fabric: &Fabric, graph: &StepGraph) -> Result<()
             return Err(field(
                 "workload.slow_links.factor".to_owned(),
                 drawn.factor(),
-                &format!("{most} on a slow link take longer than 53 days"),
+                format!("{most} on a slow link take longer than 53 days"),
                 "raise it, or the bandwidths",
             ));
         }

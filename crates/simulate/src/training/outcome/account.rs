@@ -14,7 +14,7 @@ use crate::training::driver::Outcome;
 use crate::training::driver::record::{Idle, clipped};
 use crate::training::outcome::result::{PassResult, Passes};
 use crate::training::players::Players;
-use crate::training::run::Job;
+use crate::training::run::BuiltJob;
 
 /// The time of a player's compute engine within a window, by what it did.
 #[derive(Clone, Default)]
@@ -109,7 +109,7 @@ impl Mean {
 
 /// The mean over the players of each actor, and over all ranks.
 pub(super) fn means(
-    job: &Job<'_>,
+    job: &BuiltJob<'_>,
     players: &Players,
     accounts: &[Account],
     steps: f64,

@@ -11,9 +11,9 @@ use allrail_fabric::Fabric;
 use allrail_workload::spec::Model;
 
 use crate::SimulateError;
+use crate::scenario::{TrainingScenario, WhatIf};
 use crate::scenario::{WorldKind, field};
 use crate::training::communicator::classes::{Idealisation, WHOLE};
-use crate::training::scenario::{TrainingScenario, WhatIf};
 
 /// The network under the scenario's assumption; a fabric that it changes is changed.
 ///
@@ -24,10 +24,10 @@ pub(crate) fn apply(
     fabric: &mut Fabric,
 ) -> Result<Idealisation, SimulateError> {
     let graph = scenario.world.has_every_link();
-    let steps = matches!(scenario.workload.model, Model::Steps(_));
+    let steps = matches!(scenario.job.workload.model, Model::Steps(_));
     let refuse =
         |what: &str, why: &str, hint: &str| Err(field("what_if".to_owned(), what, why, hint));
-    match scenario.what_if {
+    match scenario.job.what_if {
         Some(WhatIf::Double(dimension)) if graph => refuse(
             &format!("{}_x2", dimension.name()),
             "in this world a topology's cables have bandwidths, and dimensions have none",
@@ -53,7 +53,7 @@ pub(crate) fn apply(
 
 /// What a result should say where another world has carried it.
 pub(crate) fn note(scenario: &TrainingScenario) -> Option<String> {
-    let ideal = matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::Utilisation(_)));
+    let ideal = matches!(scenario.job.what_if, Some(WhatIf::Ideal | WhatIf::Utilisation(_)));
     (ideal && scenario.world != WorldKind::Dims).then(|| {
         "ideal: every dimension of a group works from its first byte to its last, as in `dims`"
             .to_owned()

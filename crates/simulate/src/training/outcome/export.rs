@@ -5,8 +5,8 @@ use std::path::Path;
 use allrail_workload::formats::chakra::{self, Ranks, write::Summary};
 
 use crate::SimulateError;
+use crate::scenario::TrainingScenario;
 use crate::training::run::graph_of;
-use crate::training::scenario::TrainingScenario;
 
 /// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`, of all ranks or one of each kind.
 ///

@@ -90,7 +90,7 @@ pub struct TrainingResult {
     pub notes: Vec<String>,
     /// What was communicated otherwise than the scenario says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub what_if: Option<crate::training::scenario::WhatIf>,
+    pub what_if: Option<crate::scenario::WhatIf>,
     /// Measurements of the host: the only part that differs between runs.
     pub host: Host,
     /// Every span, where asked for.

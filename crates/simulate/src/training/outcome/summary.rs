@@ -11,6 +11,7 @@ use allrail_workload::{Group, Pass, StepGraph, Work};
 
 use crate::SimulateError;
 use crate::result::{DimensionResult, Host, line_rate};
+use crate::scenario::TrainingScenario;
 use crate::scenario::tag;
 use crate::training::communicator::{Ask, Communicator, Span};
 use crate::training::driver::Outcome;
@@ -22,8 +23,7 @@ use crate::training::outcome::result::{
     ActorResult, CoordinatorsResult, MemoryResult, SpanResult, TrainingResult,
 };
 use crate::training::players::Players;
-use crate::training::run::Job;
-use crate::training::scenario::TrainingScenario;
+use crate::training::run::BuiltJob;
 
 /// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
 fn too_fast(reached: f64) -> Option<String> {
@@ -59,7 +59,7 @@ fn above_all(dimension: &DimensionResult) -> Option<String> {
 
 #[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
 pub(crate) fn summarise(
-    job: &Job<'_>,
+    job: &BuiltJob<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
@@ -252,7 +252,7 @@ pub(crate) fn summarise(
         }),
         time_to_train: None,
         notes,
-        what_if: scenario.what_if,
+        what_if: scenario.job.what_if,
         host: Host::default(),
         timeline: timeline.then(|| timeline_of(job.graph, players, outcome, spans)),
         timeline_left_out: None,

@@ -6,8 +6,9 @@ use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::{ActiveChunks, Order, chunk};
+use allrail_simulate::collectives::simulate;
 use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
-use allrail_simulate::{PlanFile, Scenario, SimulationResult, simulate};
+use allrail_simulate::{CollectiveScenario, PlanFile, SimulationResult};
 use proptest::prelude::*;
 
 pub(crate) const KINDS: [Kind; 3] = [Kind::Ring, Kind::FullyConnected, Kind::Switch];
@@ -70,11 +71,10 @@ pub(crate) fn collective(kind: Operation, size: u64) -> Collective {
 }
 
 /// One collective in one chunk of the baseline in `dims`.
-pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Scenario {
-    Scenario {
-        schema_version: 1,
+pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> CollectiveScenario {
+    CollectiveScenario {
         fabric,
-        collective: vec![collective(kind, size)],
+        job: vec![collective(kind, size)],
         schedule: Schedule { policy: "baseline".into(), chunks: 1, ..Schedule::default() },
         topology: None,
         world: WorldKind::Dims,
@@ -85,15 +85,15 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Scenario {
 }
 
 /// The same scenario in `links`.
-pub(crate) fn in_links(scenario: &Scenario) -> Scenario {
-    Scenario { world: WorldKind::Links, ..scenario.clone() }
+pub(crate) fn in_links(scenario: &CollectiveScenario) -> CollectiveScenario {
+    CollectiveScenario { world: WorldKind::Links, ..scenario.clone() }
 }
 
-pub(crate) fn run(scenario: &Scenario) -> SimulationResult {
+pub(crate) fn run(scenario: &CollectiveScenario) -> SimulationResult {
     run_plan(scenario, None)
 }
 
-pub(crate) fn run_plan(scenario: &Scenario, plan: Option<&PlanFile>) -> SimulationResult {
+pub(crate) fn run_plan(scenario: &CollectiveScenario, plan: Option<&PlanFile>) -> SimulationResult {
     simulate(scenario, plan, false, &mut |_, _| ControlFlow::Continue(()))
         .unwrap_or_else(|error| panic!("{error}\n{scenario:?}"))
 }
@@ -104,7 +104,7 @@ pub(crate) fn ps(us: f64) -> u64 {
 }
 
 /// The time of a scenario in picoseconds.
-pub(crate) fn time(scenario: &Scenario) -> u64 {
+pub(crate) fn time(scenario: &CollectiveScenario) -> u64 {
     ps(run(scenario).time_us)
 }
 

@@ -5,7 +5,6 @@
 //! an all-to-all sends to everyone at once (`direct`) or step by step (`pairwise`); a broadcast is
 //! a double binary tree.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allrail_collective::grid::{GridAllReduce, hamiltonian};
@@ -15,50 +14,10 @@ use allrail_collective::{Operation, Program, Steps, algorithm};
 use allrail_core::Bytes;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_workload::Group;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
+use crate::scenario::{Algorithms, AllToAll};
 use crate::traffic::AllReduce;
-
-/// Which algorithms collectives take on graph fabrics.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Algorithms {
-    /// Of all-reduces: over a group's ranks in a grid, or `in_network` where switches reduce.
-    pub all_reduce: String,
-    /// `direct`: to everyone at once; `pairwise`: to one after the other, each when the last one's
-    /// message has come.
-    pub all_to_all: AllToAll,
-    /// Groups whose all-reduces take another algorithm, by name.
-    pub groups: BTreeMap<String, String>,
-    /// Rows and columns of a group's ranks, by name; its first part along rows, or as square as it
-    /// goes, if left out.
-    pub shapes: BTreeMap<String, [u32; 2]>,
-}
-
-impl Default for Algorithms {
-    fn default() -> Self {
-        Self {
-            all_reduce: "ring".to_owned(),
-            all_to_all: AllToAll::Direct,
-            groups: BTreeMap::new(),
-            shapes: BTreeMap::new(),
-        }
-    }
-}
-
-/// How an all-to-all sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "an all-to-all"))]
-pub enum AllToAll {
-    /// To everyone at once.
-    #[default]
-    Direct,
-    /// To the next, then to the one after, each when the last one's message has come.
-    Pairwise,
-}
 
 /// Where a process group is, and whether switches sum there.
 pub(super) struct Switches<'a> {

@@ -163,7 +163,7 @@ impl Of {
             return Err(field(
                 "schedule.tensor.servers.count".to_owned(),
                 count,
-                &format!("only {workers} machines have one"),
+                format!("only {workers} machines have one"),
                 "lower it, or add `colocated: false`",
             ));
         }

@@ -1,4 +1,4 @@
-//! The resolved scenario of traffic: what is sent on which graph fabric, in which world.
+//! Traffic on graph fabrics: the key `traffic`.
 //!
 //! Keys that do not belong to the pattern are refused. What needs the built network (a destination
 //! that does not exist) is checked by [`Traffic::check`], once its NPUs are counted.
@@ -8,35 +8,10 @@ use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::SimulateError;
-use crate::scenario::WorldKind;
-
-/// A simulation's whole input.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrafficScenario {
-    /// 1.
-    pub schema_version: u32,
-    /// A graph fabric: `topology` and its keys.
-    pub fabric: Value,
-    /// What is sent on a graph fabric; instead of `collective`.
-    pub traffic: Traffic,
-    /// Where it runs.
-    #[serde(default = "flows")]
-    pub world: WorldKind,
-    /// Switches and packets; the world `packets` alone reads it.
-    #[serde(default)]
-    pub packets: Settings,
-    /// For everything that draws.
-    #[serde(default)]
-    pub seed: u64,
-}
-
-const fn flows() -> WorldKind {
-    WorldKind::Flows
-}
+use crate::error::field;
+use crate::scenario::{WorldKind, tag};
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -167,41 +142,6 @@ pub const COUNT: u32 = 16;
 /// `double_binary_tree`.
 pub const SEGMENTS: u32 = 16;
 
-pub(super) fn wrong(
-    key: &str,
-    value: impl std::fmt::Display,
-    why: impl Into<String>,
-    hint: impl Into<String>,
-) -> SimulateError {
-    SimulateError::Field {
-        field: key.to_owned(),
-        value: value.to_string(),
-        why: why.into(),
-        hint: hint.into(),
-    }
-}
-
-impl TrafficScenario {
-    /// From JSON, checked as far as it can be without building the fabric.
-    ///
-    /// # Errors
-    /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
-    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
-        let scenario: Self = serde_json::from_str(text)
-            .map_err(|error| SimulateError::Form(format!("the scenario is malformed: {error}")))?;
-        if scenario.schema_version != 1 {
-            return Err(wrong(
-                "schema_version",
-                scenario.schema_version,
-                "this version reads 1",
-                "write `schema_version: 1`",
-            ));
-        }
-        scenario.traffic.check_keys(scenario.world)?;
-        Ok(scenario)
-    }
-}
-
 impl Traffic {
     /// Whether a phase waits for the one before.
     #[must_use]
@@ -210,12 +150,12 @@ impl Traffic {
     }
 
     /// Bytes in one of `planes` planes, rounded up.
-    pub(super) fn plane_size(&self, planes: u64) -> Bytes {
+    pub(crate) fn plane_size(&self, planes: u64) -> Bytes {
         Bytes::new(self.size.unwrap_or_default().count().div_ceil(planes))
     }
 
     /// Refuses keys that do not belong to the pattern or the world.
-    fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
+    pub(crate) fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
         use Pattern::{AllToAll, Broadcast, Incast, Trace, Uniform};
         let of = |key: &str, given: Option<String>, patterns: &[Pattern]| {
             let Some(value) = given.filter(|_| !patterns.contains(&self.pattern)) else {
@@ -224,7 +164,7 @@ impl Traffic {
             let names: Vec<_> = patterns.iter().map(|p| format!("`{}`", p.tag())).collect();
             let why = format!("it belongs to the pattern {}", names.join(" or "));
             let hint = format!("leave it out, or write `pattern: {}`", patterns[0].tag());
-            Err(wrong(&format!("traffic.{key}"), value, why, hint))
+            Err(field(format!("traffic.{key}"), value, why, hint))
         };
         of("phases", self.phases.map(|v| v.to_string()), &[AllToAll])?;
         of("phase_barrier", self.phase_barrier.map(|v| v.to_string()), &[AllToAll])?;
@@ -249,7 +189,7 @@ impl Traffic {
         ] {
             if value == Some(0) {
                 let key = format!("traffic.{key}");
-                return Err(wrong(&key, 0, "nothing would be sent", "write 1 or more"));
+                return Err(field(&key, 0, "nothing would be sent", "write 1 or more"));
             }
         }
         Ok(())
@@ -258,32 +198,32 @@ impl Traffic {
     fn check_missing(&self) -> Result<(), SimulateError> {
         let trace = self.pattern == Pattern::Trace;
         match self.size {
-            Some(size) if trace => Err(wrong(
+            Some(size) if trace => Err(field(
                 "traffic.size",
                 size,
                 "each message of a trace has its own",
                 "leave it out",
             )),
-            None if !trace => Err(wrong(
+            None if !trace => Err(field(
                 "traffic.size",
                 "",
                 "it is missing",
                 "bytes from one NPU to another, for example `size: 1 MiB`",
             )),
-            Some(size) if size == Bytes::default() => Err(wrong(
+            Some(size) if size == Bytes::default() => Err(field(
                 "traffic.size",
                 size,
                 "a message has 1 byte at least",
                 "for example `size: 1 MiB`",
             )),
-            _ if trace && self.messages.as_ref().is_none_or(Vec::is_empty) => Err(wrong(
+            _ if trace && self.messages.as_ref().is_none_or(Vec::is_empty) => Err(field(
                 "traffic.messages",
                 "",
                 "a trace without messages",
                 "name a `file:`, or list `messages: [[0 us, 0, 1, 1 MiB]]`",
             )),
             _ if Pattern::COLLECTIVES.contains(&self.pattern) && self.algorithm.is_none() => Err(
-                wrong("traffic.algorithm", "", "it is missing", "for example `algorithm: rings`"),
+                field("traffic.algorithm", "", "it is missing", "for example `algorithm: rings`"),
             ),
             _ => Ok(()),
         }
@@ -292,7 +232,7 @@ impl Traffic {
     fn check_world(&self, world: WorldKind) -> Result<(), SimulateError> {
         match world {
             WorldKind::Dims | WorldKind::Links => {
-                return Err(wrong(
+                return Err(field(
                     "world",
                     world.tag(),
                     "it knows dimensions, not switches and cables",
@@ -301,9 +241,9 @@ impl Traffic {
             }
             WorldKind::Packets => {
                 if let Some(paths) = self.paths {
-                    return Err(wrong(
+                    return Err(field(
                         "traffic.paths",
-                        super::tag(&paths),
+                        tag(&paths),
                         "in `packets` each packet finds its own path",
                         "leave it out, or write `world: flows`",
                     ));
@@ -311,7 +251,7 @@ impl Traffic {
             }
             _ => {
                 if let Some(count) = self.count {
-                    return Err(wrong(
+                    return Err(field(
                         "traffic.count",
                         count,
                         "in `flows` every NPU sends to all others at once",
@@ -321,7 +261,7 @@ impl Traffic {
                 if self.pattern == Pattern::Uniform
                     && let Some(window) = self.window
                 {
-                    return Err(wrong(
+                    return Err(field(
                         "traffic.window",
                         window,
                         "in `flows` every NPU sends to all others at once",
@@ -331,7 +271,7 @@ impl Traffic {
             }
         }
         match self.window {
-            Some(window) if self.pattern == Pattern::AllToAll && self.barrier(world) => Err(wrong(
+            Some(window) if self.pattern == Pattern::AllToAll && self.barrier(world) => Err(field(
                 "traffic.window",
                 window,
                 "with a barrier after each phase an NPU has one message",
@@ -348,10 +288,10 @@ impl Traffic {
     pub fn check(&self, npus: u32) -> Result<(), SimulateError> {
         let last = npus - 1;
         if npus < 2 {
-            return Err(wrong("fabric", "1 NPU", "it has no one to send to", "take more NPUs"));
+            return Err(field("fabric", "1 NPU", "it has no one to send to", "take more NPUs"));
         }
         if let Some(phases) = self.phases.filter(|phases| *phases > last) {
-            return Err(wrong(
+            return Err(field(
                 "traffic.phases",
                 phases,
                 format!("{npus} NPUs have {last} shift phases"),
@@ -361,14 +301,14 @@ impl Traffic {
         let exists = format!("the NPUs are 0 to {last}");
         if let Some(destination) = self.destination.filter(|destination| *destination > last) {
             let hint = "name an NPU that exists";
-            return Err(wrong("traffic.destination", destination, exists, hint));
+            return Err(field("traffic.destination", destination, exists, hint));
         }
         if let Some(root) = self.root.filter(|root| *root > last) {
-            return Err(wrong("traffic.root", root, exists, "name an NPU that exists"));
+            return Err(field("traffic.root", root, exists, "name an NPU that exists"));
         }
         if let Some(fan_in) = self.fan_in.filter(|fan_in| *fan_in > last) {
             let why = format!("only {last} other NPUs can send to one");
-            return Err(wrong("traffic.fan_in", fan_in, why, format!("write {last} or fewer")));
+            return Err(field("traffic.fan_in", fan_in, why, format!("write {last} or fewer")));
         }
         self.check_messages(npus)
     }
@@ -380,20 +320,20 @@ impl Traffic {
             for (key, npu) in [("source", source), ("destination", destination)] {
                 if npu >= npus {
                     let why = format!("the NPUs are 0 to {}", npus - 1);
-                    return Err(wrong(&at(key), npu, why, "name an NPU that exists"));
+                    return Err(field(at(key), npu, why, "name an NPU that exists"));
                 }
             }
             if source == destination {
-                return Err(wrong(
-                    &at("destination"),
+                return Err(field(
+                    at("destination"),
                     destination,
                     "an NPU does not send to itself",
                     "name two different NPUs",
                 ));
             }
             if time < before {
-                return Err(wrong(
-                    &at("time"),
+                return Err(field(
+                    at("time"),
                     time,
                     format!("time goes backwards: the message before it leaves at {before}"),
                     "sort the messages by time",

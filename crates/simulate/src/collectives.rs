@@ -1,4 +1,4 @@
-//! From a scenario to a result.
+//! Collectives: from a scenario to a plan, and to a result.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -7,25 +7,28 @@ use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{planner, queue};
+use allrail_schedule::{Request, planner, queue};
+use allrail_world::flows::Splitting;
 use allrail_world::{Dims, World};
 
-use crate::agreed_starts::agreed_starts;
+use crate::agreed_starts::{self, agreed_starts};
 use crate::driver::{self, Collectives, Observer, Run};
-use crate::error::SimulateError;
+use crate::error::{SimulateError, field};
+use crate::executors::{paced, send_ahead};
 use crate::finalists;
 use crate::judge::Judge;
 use crate::lowering::{Lowering, work};
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
-use crate::scenario::{CollectiveOrder, Scenario, WorldKind};
+use crate::scenario::{Collective, CollectiveOrder, CollectiveScenario, WorldKind, tag};
 use crate::summary::{Parts, spans, summarise};
+use crate::world_settings::WorldSettings;
 
 /// Plans every collective of a scenario.
 ///
 /// # Errors
 /// Names the field that is wrong.
-pub fn plan(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
+pub fn plan(scenario: &CollectiveScenario) -> Result<PlanFile, SimulateError> {
     plan_watched(scenario, &mut |_, _| ControlFlow::Continue(()))
 }
 
@@ -34,14 +37,14 @@ pub fn plan(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
 /// # Errors
 /// Names the field that is wrong; an interruption.
 pub fn plan_watched(
-    scenario: &Scenario,
+    scenario: &CollectiveScenario,
     observer: Observer<'_>,
 ) -> Result<PlanFile, SimulateError> {
     let world = scenario.world_settings();
     // Alike collectives have one key, before and after a run.
     let mut known: Vec<(String, CollectivePlan)> = Vec::new();
     let mut free_order = None;
-    for collective in &scenario.collective {
+    for collective in &scenario.job {
         let request = scenario.request(collective);
         if !finalists::applies(&request, world.kind)? {
             return plan_for_dims(scenario);
@@ -49,14 +52,14 @@ pub fn plan_watched(
         let key = request.key()?;
         if !known.iter().any(|(other, _)| *other == key) {
             let mut judge = Judge { request: &request, world: &world, observer: &mut *observer };
-            let alone = scenario.collective.len() == 1;
+            let alone = scenario.job.len() == 1;
             let chosen = finalists::plan(&mut judge, alone)?;
             free_order = chosen.free_order;
             known.push((key, chosen.plan));
         }
     }
     let mut plans = Vec::new();
-    for collective in &scenario.collective {
+    for collective in &scenario.job {
         let key = scenario.request(collective).key()?;
         plans.extend(known.iter().find(|(other, _)| *other == key).map(|(_, plan)| plan.clone()));
     }
@@ -67,9 +70,9 @@ pub fn plan_watched(
 ///
 /// # Errors
 /// Names the field that is wrong.
-pub(crate) fn plan_for_dims(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
+pub(crate) fn plan_for_dims(scenario: &CollectiveScenario) -> Result<PlanFile, SimulateError> {
     let plans = scenario
-        .collective
+        .job
         .iter()
         .map(|collective| planner::plan(&scenario.request(collective)))
         .collect::<Result<_, _>>()?;
@@ -80,9 +83,9 @@ pub(crate) fn plan_for_dims(scenario: &Scenario) -> Result<PlanFile, SimulateErr
 ///
 /// # Errors
 /// Names the field that is wrong.
-pub fn plan_key(scenario: &Scenario) -> Result<String, SimulateError> {
+pub fn plan_key(scenario: &CollectiveScenario) -> Result<String, SimulateError> {
     let keys = scenario
-        .collective
+        .job
         .iter()
         .map(|collective| {
             let request = scenario.request(collective);
@@ -102,7 +105,7 @@ pub fn plan_key(scenario: &Scenario) -> Result<String, SimulateError> {
 /// # Errors
 /// Names the field that is wrong; a stall with who waits for what; an interruption.
 pub fn simulate(
-    scenario: &Scenario,
+    scenario: &CollectiveScenario,
     plan: Option<&PlanFile>,
     timeline: bool,
     observer: Observer<'_>,
@@ -120,7 +123,7 @@ pub fn simulate(
         let active_chunks = scenario.schedule.active_chunks;
         works = works.into_iter().map(|work| work.side_by_side(active_chunks)).collect();
     }
-    let issued: Vec<Time> = scenario.collective.iter().map(|c| c.start).collect();
+    let issued: Vec<Time> = scenario.job.iter().map(|c| c.start).collect();
     let agreed = agreed_starts(scenario)?;
     let starts = agreed.as_ref().map_or(&issued, |agreed| &agreed.starts);
     let first = issued.iter().min().copied().unwrap_or(Time::ZERO);
@@ -221,9 +224,9 @@ fn evaluated(job: &Collectives<'_>, work: &Work, first: Time) -> (Run, Vec<f64>)
 }
 
 /// Higher goes first: by the order of issue, or its reverse.
-fn priorities(scenario: &Scenario) -> Vec<i64> {
-    let mut issue: Vec<usize> = (0..scenario.collective.len()).collect();
-    issue.sort_by_key(|i| scenario.collective[*i].start);
+fn priorities(scenario: &CollectiveScenario) -> Vec<i64> {
+    let mut issue: Vec<usize> = (0..scenario.job.len()).collect();
+    issue.sort_by_key(|i| scenario.job[*i].start);
     let mut priorities = vec![0; issue.len()];
     for (place, collective) in (0i64..).zip(issue) {
         priorities[collective] = match scenario.schedule.collective_order {
@@ -232,4 +235,80 @@ fn priorities(scenario: &Scenario) -> Vec<i64> {
         };
     }
     priorities
+}
+
+impl CollectiveScenario {
+    /// What carries its messages.
+    pub(crate) fn world_settings(&self) -> WorldSettings<'_> {
+        WorldSettings {
+            kind: self.world,
+            topology: self.topology.as_ref(),
+            packets: self.packets.clone(),
+            paths: self.messages.paths.unwrap_or(Splitting::Minimal),
+            send_ahead: self.schedule.send_ahead,
+            seed: self.seed,
+        }
+    }
+
+    /// Refuses what no collective runs with.
+    pub(crate) fn validate(&self) -> Result<(), SimulateError> {
+        self.fabric.validate()?;
+        if self.job.is_empty() {
+            return Err(field(
+                "collective",
+                "[]",
+                "there is nothing to run",
+                "add `{kind: all_reduce, size: 1 GiB}`",
+            ));
+        }
+        if let Some(tensor) = &self.schedule.tensor {
+            return Err(field(
+                "schedule.tensor".to_owned(),
+                &tensor.policy,
+                "collectives have no tensors",
+                "leave it out, or train a `workload`",
+            ));
+        }
+        agreed_starts::read(self.schedule.coordination.as_ref())?;
+        if let Some(paths) = self.messages.paths.filter(|_| self.world != WorldKind::Flows) {
+            return Err(field(
+                "messages.paths".to_owned(),
+                tag(&paths),
+                "only `flows` splits messages over paths",
+                "use `world: flows`, or leave it out",
+            ));
+        }
+        send_ahead::check(self.schedule.send_ahead, self.world)?;
+        paced::check(&self.fabric, self.world)?;
+        for (i, collective) in self.job.iter().enumerate() {
+            if collective.size == Bytes::default() {
+                return Err(field(
+                    format!("collective[{i}].size"),
+                    collective.size,
+                    "a collective has 1 byte at least",
+                    "write for example `size: 1 GiB`",
+                ));
+            }
+            if collective.dimensions.as_ref().is_some_and(Vec::is_empty) {
+                return Err(field(
+                    format!("collective[{i}].dimensions"),
+                    "[]",
+                    "it spans no dimension",
+                    "leave it out for all dimensions",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the planner is asked for a collective.
+    #[must_use]
+    pub fn request(&self, collective: &Collective) -> Request {
+        Request {
+            operation: collective.kind,
+            size: collective.size,
+            dimensions: collective.dimensions.clone().unwrap_or_default(),
+            ..self.schedule.request(&self.fabric, self.seed)
+        }
+    }
 }
