@@ -7,10 +7,22 @@ Dumps of torch's Flight Recorder are no text, and asked for first.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from allrail import stdin
-from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, nccom, others, param
+from allrail.calibrate.read import (
+    deepspeed,
+    deepspeed_log,
+    imb,
+    nccl_json,
+    nccl_tests,
+    nccom,
+    osu,
+    param,
+    torch_bench,
+)
 from allrail.calibrate.read.flight import read_flight
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
@@ -23,15 +35,29 @@ _TIMES_US = (1e-3, 1e12)
 """What a size and a time can be, with room: a nanosecond to eleven days, of a petabyte."""
 _FORMS = (
     (nccl_json.recognise, nccl_json.read),
-    (others.recognise_osu, others.read_osu),
+    (osu.recognise, osu.read),
     (imb.recognise, imb.read),
     (deepspeed.recognise, deepspeed.read),
+    (deepspeed_log.recognise, deepspeed_log.read),
     (param.recognise, param.read),
     (nccom.recognise, nccom.read),
     (nccl_tests.recognise, nccl_tests.read),
-    (others.recognise_torch, others.read_torch),
+    (torch_bench.recognise, torch_bench.read),
 )
 """In the order in which they are asked."""
+_OTHERS = (
+    (
+        re.compile(r"#bytes\s+#iterations\s+(?:BW peak|t_min)"),
+        "it is of perftest, which measures two interfaces and no collective",
+        "`--nic '400 Gb/s'` takes what an interface carries, beside a table of nccl-tests",
+    ),
+    (
+        re.compile(r"NCCL INFO \w+: (?:opCount|\d+ Bytes)"),
+        "it is a log of NCCL, which has calls and no times",
+        "run nccl-tests on the job's ranks, or give the folder of its Flight Recorder dumps",
+    ),
+)
+"""What other tools print that measures no collective."""
 
 
 def read_tables(path: Path) -> list[Table]:
@@ -51,14 +77,41 @@ def read_tables(path: Path) -> list[Table]:
     text = read_bytes(path, most=_LARGEST, lossy=True, wanted="the output of nccl-tests")
     if not text.strip():
         raise InputError("it is empty", source=source, hint="give the output of nccl-tests")
+    text = _printed(text)
     for recognise, read in _FORMS:
         if recognise(text):
             return _possible(read(text, source))
+    for words, why, hint in _OTHERS:
+        if words.search(text):
+            raise InputError(why, source=source, hint=hint)
     raise InputError(
         "it is of no form that is known",
         source=source,
         hint="nccl-tests (also `-J`), OSU, Intel MPI, DeepSpeed, PARAM, nccom-test and PyTorch",
     )
+
+
+def _printed(text: str) -> str:
+    """What a program printed, where a harness keeps that in its JSON; else the text itself."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        left = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(left[0], dict) and "results" in left[0]:
+        return text
+    found = []
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += list(one.values())[::-1]
+        elif isinstance(one, list):
+            left += one[::-1]
+        elif isinstance(one, str) and "\n" in one:
+            found.append(one)
+    printed = "\n".join(found)
+    return printed if any(recognise(printed) for recognise, _ in _FORMS) else text
 
 
 def _possible(tables: list[Table]) -> list[Table]:

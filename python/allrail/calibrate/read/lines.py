@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[@-~]")
-_TAG = re.compile(r"^\s*(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s))\s*")
+_TIME = (
+    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?=\s)"
+    r"|\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]]{0,16}\]"
+)
+_TAG = re.compile(rf"^\s*(?:(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s)|{_TIME})\s*)+")
 _INNER_TAG = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:)?(?=\s|$)")
 
 
 def plain(line: str) -> str:
-    """Return it without colours, tags, comment signs and frames.
+    """Return it without colours, tags, times of a log, comment signs and frames.
 
     Args:
         line: As it was pasted.

@@ -29,6 +29,8 @@ _RANK = re.compile(
 )
 _RANK_BEGINS = re.compile(r"(?=\bRank\s+\d+\s+(?:Group|Pid)\b)")
 _FAILED = re.compile(r"\bOut of bounds values\s*:\s*(\d+)\s+FAILED")
+_CUT = re.compile(r"\d{4,}\s+\d+(?:\s+[a-z]|\s*$|\s*\.\.)")
+"""Begins as a row does: a size, a count and a type, as far as they are there."""
 _STARTS = re.compile(r"\bnThreads?\b.*\bminBytes\b")
 
 
@@ -98,7 +100,7 @@ def read(text: str, source: str) -> list[Table]:
             for place, row in enumerate(rows):
                 if row is not None:
                     at(place).add(row, source, number)
-        elif re.match(r"\d{4,}\s+\d+\s", plain):
+        elif _CUT.match(plain):
             parts[0].cut += 1
     end()
     if not made:

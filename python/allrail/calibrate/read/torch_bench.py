@@ -1,27 +1,13 @@
-"""Tables of OSU's micro-benchmarks and of PyTorch's `all_reduce_bench.py` and its kin."""
+"""Tables of PyTorch's `all_reduce_bench.py` and its kin."""
 
 from __future__ import annotations
 
 import re
 
-from allrail.calibrate.read.lines import plain
 from allrail.calibrate.table import AROUND, Row, Table, ranks_of
 from allrail.errors import InputError
 
-_OSU = re.compile(r"#\s*OSU MPI\S*\s+(?P<name>\w+)\s+Latency Test")
-_OSU_ANY = re.compile(r"#\s*OSU \w+\S*\s.*Test")
-_OSU_NAMES = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "alltoall": "all_to_all",
-    "reduce_scatter": "reduce_scatter",
-    "bcast": "broadcast",
-    "reduce": "reduce",
-}
-_PER_RANK = ("all_gather", "all_to_all")
-"""OSU counts what one rank brings, or sends to each."""
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]*)?)"
-_WHOLE = re.compile(r"[0-9]{1,18}")
 _SIZE = re.compile(rf"^{_NUMBER}\s*([KMGT]?i?)B$", re.IGNORECASE)
 _RATE = re.compile(rf"^{_NUMBER}\s*GBps$", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -31,62 +17,12 @@ _GPUS = re.compile(r"(?:NUM_GPUS=|nproc[_-]per[_-]node[= ])([0-9]{1,9})")
 _HOSTS = re.compile(r"(?:NUM_NODES=|nnodes[= ])([0-9]{1,9})")
 
 
-def recognise_osu(text: str) -> bool:
-    """Whether a text is OSU's."""
-    return _OSU.search(text) is not None
-
-
-def read_osu(text: str, source: str) -> list[Table]:
-    """Return the tables of OSU's latency tests: sizes of each rank, µs.
-
-    Args:
-        text: What was printed.
-        source: The file, for messages.
-
-    Raises:
-        InputError: It has no row.
-    """
-    tables: list[tuple[str | None, list[Row]]] = []
-    latency = False
-    for line in text.splitlines():
-        if _OSU_ANY.search(line):
-            named = _OSU.search(line)
-            latency = named is not None
-            if named:
-                tables.append((_OSU_NAMES.get(named["name"].lower()), []))
-            continue
-        words = plain(line).split()
-        # Tests of bandwidth between two ranks print rows that look alike.
-        if latency and len(words) >= 2 and _WHOLE.fullmatch(words[0]):
-            time = float(words[1]) if re.fullmatch(_NUMBER, words[1]) else 0.0
-            if time > 0 and int(words[0]):
-                tables[-1][1].append(Row(int(words[0]), time))
-    found = [
-        Table(
-            name,
-            None,
-            None,
-            "",
-            tuple(sorted(rows, key=lambda row: row.bytes)),
-            source,
-            per_rank=name in _PER_RANK,
-        )
-        for name, rows in tables
-        if rows
-    ]
-    if not found:
-        raise InputError(
-            "it has no row of a size and a latency", source=source, hint="give the whole output"
-        )
-    return found
-
-
-def recognise_torch(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is a table of PyTorch's benchmarks."""
     return "GBps" in text or _AVERAGE.search(text) is not None
 
 
-def read_torch(text: str, source: str) -> list[Table]:
+def read(text: str, source: str) -> list[Table]:
     """Return the tables of a benchmark: one for each column of bus bandwidths.
 
     Args:
