@@ -41,12 +41,15 @@ PROSE = {
     "--recipe",
     "--name",
     "--reference",
+    "--sequence",
     "--table",
     "apply --for",
     "calibrate device --device",
     "compare --order",
     "expect --machines",
+    "expect --ranks",
     "launch --token-file",
+    "place --leaf-boards",
     "sweep --out",
     "sweep --workers",
 }
@@ -86,6 +89,14 @@ def test_every_default_that_help_states_is_the_codes():
         if entry in STATED:
             assert STATED[entry] in option.help, name
     assert seen == {*STATED, *PROSE}
+
+
+def test_each_option_has_help_without_a_full_stop():
+    """An imperative or a noun phrase; `...` stands for more."""
+    helps = {name: option.help or "" for name, option in OPTIONS}
+    full = [name for name, text in helps.items() if text.endswith(".") and not text.endswith("...")]
+    assert full == []
+    assert [name for name, text in helps.items() if len(text) < 8] == []
 
 
 def test_plans_are_kept_by_default():

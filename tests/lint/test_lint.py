@@ -162,8 +162,15 @@ def test_defaults_in_the_guide_to_scenarios_are_those_of_the_schema(schemas):
     assert checked > 10
 
 
+CLI = ROOT / "docs" / "reference" / "cli.md"
 WRITTEN = [page for page in PAGES if "reference" not in page.parts]
 """Pages that people write; those of the reference are written from the code."""
+
+
+def test_help_has_no_word_that_the_glossary_replaces():
+    """The page has the help of every command; `world` is a key and an option."""
+    text = re.sub(r"--world|world=", "", CLI.read_text(encoding="utf-8"))
+    assert list(words.hits(text, words.banned())) == []
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)

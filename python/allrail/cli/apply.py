@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     type=options.Output(),
     callback=options.writable,
     metavar="DIR",
-    help="Write here.",
+    help="Folder to write",
 )
 @click.option(
     "--for",
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
-    help="Tools: allrail, ddp, fsdp, megatron, torchtitan or nccl. All that can do it if left out.",
+    help="Tools: allrail, ddp, fsdp, megatron, torchtitan, nccl; all that can do it if left out",
 )
 @options.plugin
 @options.as_json

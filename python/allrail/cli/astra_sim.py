@@ -24,39 +24,41 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--network-configuration",
         type=Input(),
         metavar="N",
-        help="ASTRA-sim's network (.json, .yml).",
+        help="ASTRA-sim's network (.json, .yml)",
     ),
     click.option(
         "--system",
         "--system-configuration",
         type=Input(),
         metavar="S",
-        help="ASTRA-sim's system (.txt, .json).",
+        help="ASTRA-sim's system (.txt, .json)",
     ),
     click.option(
         "--workload",
         "--workload-configuration",
         type=Input(),
         metavar="W",
-        help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
+        help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`",
     ),
     click.option(
         "--comm-group",
         "--comm-group-configuration",
         type=Input(spooled=True),
         metavar="G",
-        help="The process groups of its trace.",
+        help="Process groups of ASTRA-sim's trace",
     ),
     click.option(
         "--remote-memory",
         "--remote-memory-configuration",
         type=Input(),
         metavar="R",
-        help="Its remote memory, which is not modelled: a warning says so where there is one.",
+        help="ASTRA-sim's remote memory, which is not modelled; prints a warning",
     ),
-    click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes."),
-    click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times."),
-    click.option("--num-passes", type=int, metavar="N", help="Repeat its workload."),
+    click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes"),
+    click.option(
+        "--compute-scale", type=float, metavar="X", help="Multiply ASTRA-sim's compute times"
+    ),
+    click.option("--num-passes", type=int, metavar="N", help="Repeat ASTRA-sim's workload"),
 )
 
 

@@ -22,7 +22,7 @@ _out = click.option(
     type=options.Output(),
     callback=options.writable_file,
     metavar="FABRIC",
-    help="Write the fabric here.",
+    help="Fabric file to write",
 )
 
 
@@ -34,31 +34,33 @@ def command() -> None:
 @command.command("network")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.Input())
 @_out
-@click.option("--collective", help="Of several in a file, this one: all_reduce, all_gather, ...")
+@click.option(
+    "--collective", help="Collective, where a file has several: all_reduce, all_gather, ..."
+)
 @click.option(
     "--ranks",
     type=click.IntRange(2),
-    help="Of several tables, that over so many; of one that does not say (OSU's), how many.",
+    help="Number of ranks: selects a table, or states it where a table (OSU's) does not",
 )
 @click.option(
     "--table",
     "number",
     type=click.IntRange(1),
-    help="Of several tables in FILE, this one: 1, 2, ...",
+    help="Number of the table in FILE: 1, 2, ...",
 )
-@click.option("--type", "dtype", help="Of tables of several types (`-d all`), this one: float, ...")
+@click.option("--type", "dtype", help="Element type, where FILE has several (`-d all`): float, ...")
 @click.option(
     "--algorithm",
     "algorithms",
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
-    help="What each FILE ran, in their order: ring, double_binary_tree, ...",
+    help="Algorithm of each FILE, in order: ring, double_binary_tree, ...",
 )
 @click.option(
     "--nic",
     metavar="RATE",
-    help="What the network interfaces of one rank carry, such as `400 Gb/s`.",
+    help="Rate of one rank's network interfaces, such as `400 Gb/s`",
 )
 @options.as_json
 @options.report
@@ -150,13 +152,13 @@ def network(
     "--collective",
     type=click.Choice(["all_reduce", "all_gather"]),
     default="all_reduce",
-    help="Which one is measured.",
+    help="Collective to measure",
 )
 @click.option(
     "--sizes",
     metavar="FROM:TO",
     default="4 KiB:64 MiB",
-    help="Each size is twice the one before.",
+    help="Sizes to measure, each twice the one before",
 )
 @options.as_json
 def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> None:
@@ -204,20 +206,20 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
     type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
-    help="Write the device's file here.",
+    help="Device file to write",
 )
 @click.option(
     "--device",
     "which",
     metavar="DEVICE",
-    help="As PyTorch names it: `cuda:1`, `cpu`; the first GPU, else the CPU, if left out.",
+    help="Device as PyTorch names it: `cuda:1`, `cpu`; the first GPU, else the CPU, if left out",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(1, 3600),
     default=60.0,
     show_default=True,
-    help="How long it may take, about.",
+    help="Time budget in seconds",
 )
 @options.as_json
 def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool) -> None:

@@ -41,31 +41,27 @@ def _axis(name: str, about: str) -> click.Option:
 @click.command(
     params=[
         _axis("policy", "Policies; baseline,themis,search if left out; nccl: NCCL's own time"),
-        _axis("order", "Orders; those that suit each policy if left out."),
-        _axis("fabric", "Presets or files."),
-        _axis("chunks", "Numbers of chunks."),
-        _axis("size", "Sizes of the collective, such as 100 MB,1 GB."),
-        _axis("world", "Worlds."),
-        _axis("model", "Of a workload: presets or files."),
-        _axis("tensor", "Of a workload: tensor schedulers."),
-        _axis("coordination", "How ranks agree before collectives start."),
+        _axis("order", "Orders; the one of each policy if left out"),
+        _axis("fabric", "Fabrics: presets or files"),
+        _axis("chunks", "Numbers of chunks"),
+        _axis("size", "Sizes of the collective, such as 100 MB,1 GB"),
+        _axis("world", "Network models"),
+        _axis("model", "Models of a workload: presets or files"),
+        _axis("tensor", "Tensor schedulers of a workload"),
+        _axis("coordination", "Coordination policies"),
     ]
 )
 @click.argument("files", metavar="FILE...", nargs=-1, type=options.Input())
-@click.option(
-    "--each", multiple=True, metavar="PATH=A,B,...", help="Values to go through at any path."
-)
+@click.option("--each", multiple=True, metavar="PATH=A,B,...", help="Sweep a key over values")
 @options.sets
 @options.plugin
 @options.as_json
 @options.out
 @options.timeline
 @options.cache
-@click.option(
-    "--astra-sim", is_flag=True, help="FILE is what ASTRA-sim printed: put ours beside it."
-)
+@click.option("--astra-sim", is_flag=True, help="Compare with ASTRA-sim's output in FILE")
 @astra.files
-@click.option("--run", metavar="NAME", help="With --astra-sim: the line of its result, by name.")
+@click.option("--run", metavar="NAME", help="With --astra-sim: name of the line in its result")
 def command(
     *,
     files: tuple[Path, ...],

@@ -16,7 +16,7 @@ from allrail.results.units import show_number
     "--prices",
     type=options.Input(),
     metavar="FILE",
-    help="US dollars for `switch`, `aoc`, `dac`, `pcb`; `hammingmesh` if left out.",
+    help="Prices of `switch`, `aoc`, `dac`, `pcb` in US dollars; `hammingmesh` if left out",
 )
 @options.as_json
 def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> None:

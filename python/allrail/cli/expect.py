@@ -21,26 +21,26 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
 @click.command()
 @click.argument("fabric", metavar="FABRIC", required=False, type=options.Named())
 @click.option(
-    "--measured", type=options.Input(), metavar="FILE", help="Output of nccl-tests or similar."
+    "--measured", type=options.Input(), metavar="FILE", help="Output of nccl-tests (or compatible)"
 )
-@click.option("--collective", help="all_reduce if neither this nor FILE says.")
+@click.option("--collective", help="Collective; all_reduce if FILE does not state it")
 @click.option(
     "--ranks",
     type=click.IntRange(2),
-    help="Of several tables in FILE, this one; of a table that does not say. Else all NPUs.",
+    help="Number of ranks: selects a table, or states it where a table does not; else all NPUs",
 )
 @click.option(
     "--machines",
     type=click.IntRange(1),
-    help="On how many machines the ranks are; else as FILE says, or as few as there can be",
+    help="Number of machines; else as FILE says, or as few as possible",
 )
 @click.option(
     "--table",
     "number",
     type=click.IntRange(1),
-    help="Of several tables in FILE, this one: 1, 2, ...",
+    help="Number of the table in FILE: 1, 2, ...",
 )
-@click.option("--type", "dtype", help="Of tables of several types (`-d all`), this one: float, ...")
+@click.option("--type", "dtype", help="Element type, where FILE has several (`-d all`): float, ...")
 @click.option(
     "--at-least",
     type=click.FloatRange(0, 2, min_open=True),

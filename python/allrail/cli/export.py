@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 @click.argument("file", type=options.Input())
 @options.sets
 @click.option(
-    "--chakra", "folder", required=True, type=options.Output(), metavar="DIR", help="Write here."
+    "--chakra",
+    "folder",
+    required=True,
+    type=options.Output(),
+    metavar="DIR",
+    help="Folder to write",
 )
-@click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
+@click.option("--name", metavar="NAME", help="Name of the trace; that of FILE if left out")
 @click.option(
     "--ranks",
     type=click.Choice(["all", "representative"]),
     default="all",
     show_default=True,
-    help="Whose files: of ranks that are alike one's will do for allrail.",
+    help="Ranks to write: all, or one of each group of identical ranks",
 )
 @options.as_json
 def command(
@@ -41,8 +46,8 @@ def command(
 
     One file a rank, DIR/NAME.<rank>.et, in MLCommons' schema, and DIR/comm_group.json with the
     ranks of every process group, as ASTRA-sim reads them. One iteration is written; attributes of
-    our own (allrail_...) keep what the schema has no place for. With `--ranks representative` ranks
-    that are alike have one file, DIR/NAME.ranks.json says whose it is, and allrail alone reads it.
+    our own (allrail_...) keep what the schema has no place for. With `--ranks representative`
+    identical ranks have one file, DIR/NAME.ranks.json says whose it is, and only allrail reads it.
 
     \b
     Examples:

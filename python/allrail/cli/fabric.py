@@ -57,18 +57,20 @@ def list_fabrics(*, as_json: bool) -> None:
 @command.command("show")
 @click.argument("name", metavar="FABRIC", type=options.Named())
 @options.as_json
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print its file, to start one of your own.")
+@click.option(
+    "--yaml", "as_yaml", is_flag=True, help="Print the fabric's file, as a start for your own"
+)
 @click.option(
     "--picture",
     type=options.Output(),
     metavar="FILE",
-    help="Draw one plane of its switches and cables into this SVG file.",
+    help="Draw one plane of its switches and cables into this SVG file",
 )
 @click.option(
     "--infragraph",
     type=options.Output(),
     metavar="FILE",
-    help="Write one plane of its nodes and cables as InfraGraph YAML.",
+    help="Write one plane of its nodes and cables as InfraGraph YAML",
 )
 def show_fabric(
     *, name: str, as_json: bool, as_yaml: bool, picture: Path | None, infragraph: Path | None

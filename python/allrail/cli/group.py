@@ -19,7 +19,7 @@ class Group(click.Group):
         known = self.list_commands(ctx)
         if args and args[0] not in known:
             raise InputError(
-                "there is no such verb",
+                "there is no such command",
                 hint=_meant(args[0], known),
                 source=ctx.command_path,
                 value=args[0],
@@ -49,4 +49,4 @@ def _meant(typed: str, known: list[str]) -> str:
     begun = [name for name in known if name.startswith(typed.casefold())]
     if len(begun) == 1:
         return f"did you mean `{begun[0]}`?"
-    return did_you_mean(typed, known, others="the verbs are")
+    return did_you_mean(typed, known, others="the commands are")

@@ -16,29 +16,35 @@ from allrail.results.units import show_count
     "files", nargs=-1, required=True, type=options.Input(spooled=True), metavar="FILE..."
 )
 @click.option(
-    "-o", "--out", "folder", required=True, type=options.Output(), metavar="DIR", help="Write here."
+    "-o",
+    "--out",
+    "folder",
+    required=True,
+    type=options.Output(),
+    metavar="DIR",
+    help="Folder to write",
 )
-@click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
-@click.option("--step", type=int, metavar="N", help="Of a Kineto trace, only ProfilerStep#N.")
+@click.option("--name", metavar="NAME", help="Name of the trace; that of FILE if left out")
+@click.option("--step", type=int, metavar="N", help="Only ProfilerStep#N of a Kineto trace")
 @click.option(
     "--groups",
     type=options.Input(spooled=True),
     metavar="JSON",
-    help="A Chakra trace's comm_group.json.",
+    help="comm_group.json of a Chakra trace",
 )
 @click.option(
     "--npus",
     type=int,
     metavar="N",
-    help="Ranks of the job, where a trace does not say; repeat a Chakra trace.",
+    help="Number of ranks, where a trace does not state it; repeats a Chakra trace",
 )
-@click.option("--at", type=int, metavar="N", help="Repeat blocks of N ranks, not all of them.")
+@click.option("--at", type=int, metavar="N", help="Repeat blocks of N ranks, not all of them")
 @click.option(
     "--grow",
     multiple=True,
     callback=options.listed,
     metavar="GROUP",
-    help="Process group that grows; repeatable.",
+    help="Process group that grows; repeatable",
 )
 @options.as_json
 def command(

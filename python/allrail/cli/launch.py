@@ -16,26 +16,26 @@ from allrail.cli import options
     type=click.IntRange(1, 4096),
     required=True,
     metavar="N",
-    help="How many ranks on this host.",
+    help="Number of ranks on this host",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(1, 4096),
     default=1,
     metavar="N",
-    help="How many hosts, with as many ranks each.",
+    help="Number of hosts, with the same number of ranks each",
 )
-@click.option("--node-rank", type=click.IntRange(0), metavar="I", help="Which of them, from 0.")
+@click.option("--node-rank", type=click.IntRange(0), metavar="I", help="Index of this host, from 0")
 @click.option(
     "--rendezvous",
     metavar="HOST:PORT",
-    help="Where the host of node rank 0 is reached, alike on all.",
+    help="HOST:PORT of node 0, the same on every host",
 )
 @click.option(
     "--token-file",
     type=options.Input(),
     metavar="FILE",
-    help="What hosts of the job know each other by; else ALLRAIL_STORE_TOKEN has it.",
+    help="File with the job's shared token; else ALLRAIL_STORE_TOKEN has it",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @click.pass_context

@@ -29,7 +29,7 @@ except KeyboardInterrupt:  # before there is a command
 _PAGE = """\
 allrail schedules the communication of distributed training: predicts it, and runs it.
 
-Usage: allrail VERB [ARGUMENTS] [OPTIONS]
+Usage: allrail COMMAND [ARGUMENTS] [OPTIONS]
 
 {verbs}
 Examples:
@@ -37,8 +37,9 @@ Examples:
   allrail compare scenario.yaml --policy baseline,themis,search --out out
   allrail fabric advise 3D-SW_SW_SW_homo
 
-`allrail help VERB` explains a verb. What a scenario may say: `allrail schema scenario`. FILE may
-be `-`: stdin. The same verbs in Python: `import allrail; help(allrail)`.
+`allrail help COMMAND` explains a command. `allrail schema scenario` prints the
+keys of a scenario. FILE may be `-`: stdin. The same commands in Python:
+`import allrail; help(allrail)`.
 
 Options:
   --version  print the version
@@ -102,25 +103,25 @@ class _Verbs(Group):
 
 
 @click.command()
-@click.argument("verbs", nargs=-1, metavar="[VERB]")
+@click.argument("verbs", nargs=-1, metavar="[COMMAND]...")
 def _help(*, verbs: tuple[str, ...]) -> None:
-    """Print this page, or the help of a VERB, such as `allrail help plan`.
+    """Print this page, or the help of a COMMAND, such as `allrail help plan`.
 
-    Of a verb with verbs of its own name both: `allrail help fabric show`.
+    Name both words of a command within a command: `allrail help fabric show`.
     """
     context: click.Context = click.Context(cli, info_name="allrail", **cli.context_settings)
     command: click.Command = cli
     for verb in verbs:
         if not isinstance(command, click.Group):
             raise InputError(
-                "it has no verbs of its own",
+                "it has no commands of its own",
                 source="allrail help",
                 value=verb,
                 hint=f"`allrail help {command.name}`",
             )
         name, found, _ = command.resolve_command(context, [verb])
         if found is None:
-            raise InputError("there is no such verb", source="allrail help", value=verb)
+            raise InputError("there is no such command", source="allrail help", value=verb)
         command, context = found, click.Context(found, info_name=name, parent=context)
     click.echo(command.get_help(context))
 
@@ -139,7 +140,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version",
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Plan and simulate collectives on networks of several dimensions."""

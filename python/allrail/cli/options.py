@@ -79,14 +79,14 @@ def sets(command: F) -> F:
         "sets",
         multiple=True,
         metavar="PATH=VALUE",
-        help="Override one value, such as `schedule.policy=themis`; the value is YAML.",
+        help="Override one value, such as `schedule.policy=themis`; the value is YAML",
     )(command)
 
 
 def as_json(command: F) -> F:
     """`--json`: one JSON object on stdout instead of a table."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."
+        "--json", "as_json", is_flag=True, help="Print one JSON object instead of the table"
     )(command)
 
 
@@ -118,7 +118,7 @@ def out(command: F) -> F:
         type=Output(),
         callback=writable_results,
         metavar="DIR",
-        help="Write result, tables, pictures, trace and report into this folder.",
+        help="Write result, tables, pictures, trace and report into this folder",
     )(command)
 
 
@@ -129,7 +129,7 @@ def report(command: F) -> F:
         type=Output(),
         callback=writable_results,
         metavar="DIR",
-        help="Write result, table and report into this folder.",
+        help="Write result, table and report into this folder",
     )(command)
 
 
@@ -139,7 +139,7 @@ def timeline(command: F) -> F:
         "--timeline",
         is_flag=True,
         help="Write timeline, trace and their pictures into that folder however long they are; "
-        f"else only up to {MOST_SLICES:,} slices.",
+        f"else only up to {MOST_SLICES:,} slices",
     )(command)
 
 
@@ -196,37 +196,39 @@ def of_model(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
     click.option(
-        "--model", type=Named(), help="Instead of FILE: a preset, a config.json or a file."
+        "--model", type=Named(), help="Instead of FILE: model, a preset, a config.json or a file"
+    ),
+    click.option("--fabric", type=Named(), help="With --model: fabric, a preset or a file"),
+    click.option("--npus", type=click.IntRange(1), help="With --model: number of NPUs"),
+    click.option(
+        "--global-batch",
+        type=click.IntRange(1),
+        help="Samples per step; the number of NPUs if left out",
     ),
     click.option(
-        "--fabric", type=Named(), help="With --model: on this network, a preset or a file."
+        "--sequence", type=click.IntRange(1), help="Tokens per sample; the model's own if left out"
     ),
-    click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it."),
-    click.option(
-        "--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out."
-    ),
-    click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own."),
     click.option(
         "--device",
         type=Named(),
-        help="With --model: what computes; what the fabric names, else h100.",
+        help="With --model: device; that of the fabric, else h100",
     ),
     click.option(
         "--precision",
         type=click.Choice(["fp32", "fp16", "bf16"]),
-        help="Of parameters and activations; bf16, on devices without it fp16.",
+        help="Precision of parameters and activations; bf16, on devices without it fp16",
     ),
     click.option(
         "--recipe",
         type=click.Choice(
             ["plain", "fp8_delayed", "fp8_tensorwise", "fp8_rowwise", "mxfp8", "nvfp4"]
         ),
-        help="Format of products with weights; that of --precision if left out.",
+        help="Format of matrix products with weights; that of --precision if left out",
     ),
     click.option(
         "--launch",
         type=click.Choice(["eager", "compiled", "graph", "fused", "graphed_attention", "blocking"]),
-        help="How kernels get to the device; as the tool of --for does it, else compiled.",
+        help="How kernels are launched; as the tool of --for does it, else compiled",
     ),
 )
 
@@ -299,12 +301,12 @@ def plugin(command: F) -> F:
         callback=_load_plugins,
         type=Input(),
         metavar="FILE",
-        help="Run this Python file, whose schedulers scenarios may then name.",
+        help="Run this Python file, whose schedulers scenarios may then name",
     )(command)
 
 
 def cache(command: F) -> F:
     """`--no-cache`."""
     return click.option(
-        "--cache/--no-cache", default=True, help="Keep expensive plans on disk (on by default)."
+        "--cache/--no-cache", default=True, help="Keep expensive plans on disk (on by default)"
     )(command)

@@ -34,42 +34,42 @@ _OPTIONS = {
     "--fabric",
     type=options.Named(),
     required=True,
-    help="A HammingMesh, torus or fat tree: preset or file.",
+    help="HammingMesh, torus or fat tree: preset or file",
 )
 @click.option(
     "--mix",
     type=options.Named(),
     default="alibaba-2020",
     show_default=True,
-    help="Job sizes: preset or file.",
+    help="Job sizes: preset or file",
 )
-@click.option("--unit", help="What a size counts: `boards` (default) or `npus`.")
-@click.option("--count", type=int, help="How many mixes: 1000, or 1 with --run.")
-@click.option("--sort", is_flag=True, help="The largest job first.")
-@click.option("--transpose", is_flag=True, help="Try shapes with rows and columns exchanged, too.")
-@click.option("--aspect", type=int, help="Try shapes up to this many times as long as wide.")
-@click.option("--locality", is_flag=True, help="Prefer boards under the same leaf switches.")
-@click.option("--leaf-boards", type=int, help="Boards under a leaf switch, if not the fabric's.")
-@click.option("--failed", type=int, default=0, help="Boards that fail, others in each mix.")
+@click.option("--unit", help="Unit of sizes: `boards` (default) or `npus`")
+@click.option("--count", type=int, help="Number of mixes: 1000, or 1 with --run")
+@click.option("--sort", is_flag=True, help="Place the largest job first")
+@click.option("--transpose", is_flag=True, help="Also try shapes with rows and columns exchanged")
+@click.option("--aspect", type=int, help="Try shapes up to this ratio of length to width")
+@click.option("--locality", is_flag=True, help="Prefer boards under the same leaf switches")
 @click.option(
-    "--memory", metavar="SIZE", help="Of a board; then jobs move to make room for others."
+    "--leaf-boards", type=int, help="Boards under a leaf switch; the fabric's own if left out"
+)
+@click.option("--failed", type=int, default=0, help="Number of failed boards, drawn for each mix")
+@click.option(
+    "--memory", metavar="SIZE", help="Memory of a board; then jobs move to make room for others"
 )
 @click.option(
-    "--run", help="Run all jobs of a mix at once: `all_reduce` or `all_to_all` (HammingMesh)."
+    "--run", help="Run all jobs of a mix at once: `all_reduce` or `all_to_all` (HammingMesh)"
 )
-@click.option("--seed", type=int, default=0, help="Of mixes and failures.")
+@click.option("--seed", type=int, default=0, help="Random seed of mixes and failures")
 @click.option(
     "--trace",
     type=options.Input(),
     metavar="FILE",
-    help="Run a queue instead: `arrive,duration,size` lines.",
+    help="Run a queue instead: `arrive,duration,size` lines",
 )
-@click.option("--jobs", type=int, help="Run a queue of so many jobs drawn from the mix instead.")
-@click.option(
-    "--load", type=float, help="What the drawn jobs ask for; 0.9 if left out, 1 is all boards."
-)
-@click.option("--duration", help="How long drawn jobs run on average; `3600 s` if left out.")
-@click.option("--backfill", is_flag=True, help="In a queue, let later jobs fill gaps.")
+@click.option("--jobs", type=int, help="Run a queue of this number of jobs from the mix instead")
+@click.option("--load", type=float, help="Load of the drawn jobs; 0.9 if left out, 1 is all boards")
+@click.option("--duration", help="Mean duration of drawn jobs; `3600 s` if left out")
+@click.option("--backfill", is_flag=True, help="In a queue, let later jobs fill gaps")
 @options.as_json
 @options.out
 def command(

@@ -28,26 +28,24 @@ _LETTERS = {
 @click.argument("file", type=options.Input(), required=False)
 @options.sets
 @options.plugin
-@click.option("--json", "as_json", is_flag=True, help="Print the plan itself, or all layouts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan, or all layouts, as JSON")
 @click.option(
     "--out",
     type=options.Output(),
     callback=options.writable_file,
     metavar="PATH",
-    help="Write the plan to this file; of --model, the recommended layout's scenario.",
+    help="Write the plan to this file; with --model, the recommended layout's scenario",
 )
 @options.cache
 @options.of_model
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows shown.")
-@click.option(
-    "--exhaustive", is_flag=True, help="Simulate layouts too that cannot be in these rows."
-)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Number of rows")
+@click.option("--exhaustive", is_flag=True, help="Disable pruning: simulate every layout")
 @click.option(
     "--schedules",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="For so many of the best, try other schedules of communication.",
+    help="Also try communication schedules for the N best layouts",
 )
 @click.option(
     "--for",
@@ -55,31 +53,31 @@ _LETTERS = {
     type=click.Choice(["megatron", "torchtitan", "fsdp", "ddp", "allrail", "any"]),
     default="any",
     show_default=True,
-    help="Only layouts that this tool can do.",
+    help="Only layouts that this tool can run",
 )
 @click.option(
     "--fix",
     multiple=True,
     metavar="KEY=VALUE,...",
-    help="Only layouts with these, such as `tp=8,pp=4,zero=1,mb=2,recompute=full`.",
+    help="Only layouts with these values, such as `tp=8,pp=4,zero=1,mb=2,recompute=full`",
 )
 @click.option(
     "--score",
     type=options.Input(),
     metavar="FILE",
-    help="Also simulate this layout, a scenario or keys of `parallelism`; say why it loses.",
+    help="Also simulate this layout (a scenario, or keys of `parallelism`) and say why it loses",
 )
 @click.option(
     "--headroom",
     type=click.FloatRange(0, 90),
     metavar="PERCENT",
-    help="Part of an NPU's memory that layouts leave free.  [default: 5]",
+    help="Part of an NPU's memory that layouts leave free  [default: 5]",
 )
 @click.option(
     "--budget",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Show what is known after so long; Ctrl-C does so at any time.",
+    help="Time budget; then print the best so far, as Ctrl-C does",
 )
 @options.report
 def command(

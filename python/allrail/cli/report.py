@@ -18,7 +18,7 @@ _PAGE = "report.html"
     type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
-    help=f"Write the page here; `{_PAGE}` beside the results if left out.",
+    help=f"Write the page here; `{_PAGE}` beside the results if left out",
 )
 def command(*, path: Path, out: Path | None) -> None:
     """Write the report of results in DIR that `--out` or `--report` wrote: one page, offline.

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--all", "everything", is_flag=True, help="Every publication, and one page of all.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every publication, and one page of all numbers"
+)
 @click.option(
     "--reference",
     type=options.Output(),
     metavar="DIR",
     help="With --all: a folder with `astra-sim/expected.json` and `training_runs.csv`;"
-    " $ALLRAIL_REFERENCE if left out.",
+    " $ALLRAIL_REFERENCE if left out",
 )
 @options.as_json
 @options.out
@@ -38,14 +40,15 @@ def command(
     """Compute published numbers again and print the difference.
 
     Each row says what the source prints and where, what comes out here, and whether that was
-    computed, fitted or chosen. Exit status 1 if a row is out of its tolerance.
+    computed, fitted or chosen. Exit status 1 if a row is missed by more
+    than its tolerance.
 
-    `--all` runs all verbs, the better part of an hour: with `--out DIR` each has its folder there
-    as soon as it is done, and DIR/report.html all numbers at the end.
+    `--all` runs all commands, the better part of an hour: with `--out DIR` each has its folder
+    there as soon as it is done, and DIR/report.html all numbers at the end.
     """
     if context.invoked_subcommand is not None:
         if everything:
-            raise click.UsageError("`--all` has no verb behind it: leave one of them out")
+            raise click.UsageError("`--all` takes no command behind it: leave one of them out")
         return
     if not everything:
         click.echo(context.get_help())
@@ -79,9 +82,9 @@ def _everything(given: Path | None, *, as_json: bool, out: Path | None) -> None:
 
 
 @command.command("themis")
-@click.option("--seeds", type=click.IntRange(1), default=20, help="Perturbed fabrics per plan.")
-@click.option("--links/--no-links", default=True, help="Also in `links` (takes the longest).")
-@click.option("--workloads", is_flag=True, help="Whole training steps (Fig. 12), and only these.")
+@click.option("--seeds", type=click.IntRange(1), default=20, help="Perturbed fabrics per plan")
+@click.option("--links/--no-links", default=True, help="Also in `links` (takes longest)")
+@click.option("--workloads", is_flag=True, help="Only whole training steps (Fig. 12)")
 @options.as_json
 @options.out
 @options.cache
@@ -110,7 +113,7 @@ def themis(
     "--reference",
     type=options.Folder(),
     metavar="DIR",
-    help="A folder with `expected.json` and its files; $ALLRAIL_REFERENCE/astra-sim if left out.",
+    help="A folder with `expected.json` and its files; $ALLRAIL_REFERENCE/astra-sim if left out",
 )
 @options.as_json
 @options.out
@@ -162,33 +165,33 @@ class _Phases(click.ParamType[int | None]):
     "--cluster",
     type=click.Choice(["small", "large", "all"]),
     default="all",
-    help="Which half of Table II; of the figures, Fig. 13 is of the large clusters.",
+    help="Half of Table II; of the figures, Fig. 13 is of the large clusters",
 )
 @click.option(
     "--world",
     type=click.Choice(["flows", "packets", "both"]),
     default="both",
-    help="Where traffic runs; large clusters in `flows` only.",
+    help="Network model of traffic; large clusters in `flows` only",
 )
 @click.option(
     "--phases",
     type=_Phases(),
     metavar="N|all",
     default="256",
-    help="Shift phases of an all-to-all in `packets`, drawn; or `all`. Elsewhere fewer.",
+    help="Number of shift phases of an all-to-all in `packets`, drawn, or `all`; others take fewer",
 )
-@click.option("--figures/--no-figures", default=True, help="Fig. 11, 12, 13 and 17 too.")
-@click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
+@click.option("--figures/--no-figures", default=True, help="Also Fig. 11, 12, 13 and 17")
+@click.option("--placement/--no-placement", default=True, help="Also the claims about jobs")
 @click.option(
-    "--workloads", is_flag=True, help="The training workloads instead: section V-B and Fig. 15."
+    "--workloads", is_flag=True, help="Training workloads instead: section V-B and Fig. 15"
 )
 @click.option(
-    "--trees", is_flag=True, help="Joined lines and tapered trees instead: price and throughput."
+    "--trees", is_flag=True, help="Joined lines and tapered trees instead: price and throughput"
 )
 @options.as_json
 @options.out
 @click.option(
-    "--cache/--no-cache", default=True, help="Take results that an earlier run has kept on disk."
+    "--cache/--no-cache", default=True, help="Take results that an earlier run has kept on disk"
 )
 def hammingmesh(
     *,
@@ -240,8 +243,8 @@ def hammingmesh(
 
 
 @command.command("horovod")
-@click.option("--full/--no-full", default=True, help="Also 27,600 ranks (takes the longest).")
-@click.option("--small", is_flag=True, help="Only up to 800 ranks.")
+@click.option("--full/--no-full", default=True, help="Also 27,600 ranks (takes longest)")
+@click.option("--small", is_flag=True, help="Only up to 800 ranks")
 @options.as_json
 @options.out
 def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None:
@@ -260,14 +263,14 @@ def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None
     "path",
     type=options.Input(),
     metavar="FILE",
-    help="A CSV file of measured runs, one a line; a packaged example if left out.",
+    help="CSV file of measured runs, one per line; a packaged example if left out",
 )
 @click.option(
     "--ratios",
     type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
-    help="Write measured over predicted time of each run, what error lines are made of.",
+    help="Write measured over predicted time of each run, what error lines are made of",
 )
 @options.as_json
 def runs(*, path: Path | None, ratios: Path | None, as_json: bool) -> None:
@@ -312,7 +315,7 @@ def _write_ratios(file: Path | None, found: Runs) -> None:
     "path",
     type=options.Input(),
     metavar="FILE",
-    help="A CSV file as `reproduce runs` reads it; the packaged runs if left out.",
+    help="CSV file as for `reproduce runs`; the packaged runs if left out",
 )
 @options.as_json
 @options.out

@@ -18,7 +18,7 @@ _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --thro
 
 @click.command()
 @click.argument("file", type=options.Input(), required=False)
-@click.option("--throughput", required=True, metavar="TARGET", help="What is to be reached.")
+@click.option("--throughput", required=True, metavar="TARGET", help="Throughput to reach")
 @options.sets
 @options.plugin
 @click.option(
@@ -27,18 +27,20 @@ _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --thro
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
-    help="Try these presets or files.",
+    help="Fabrics to try: presets or files",
 )
 @click.option(
-    "--list", "folder", type=options.Folder(), metavar="DIR", help="Try every fabric file in DIR."
+    "--list", "folder", type=options.Folder(), metavar="DIR", help="Try every fabric file in DIR"
 )
-@click.option("--prices", type=options.Input(), metavar="FILE", help="As for `allrail cost`.")
+@click.option(
+    "--prices", type=options.Input(), metavar="FILE", help="File of prices, as for `allrail cost`"
+)
 @click.option(
     "--out",
     type=options.Output(),
     callback=options.writable,
     metavar="DIR",
-    help="Write the curves as CSV and a picture.",
+    help="Write the curves as CSV and a picture",
 )
 @options.of_model
 @options.as_json

@@ -25,7 +25,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     type=options.Output(file_okay=False),
     metavar="DIR",
     required=True,
-    help="Where ranks write what they record, and where `trace.json.gz` is put; all must see it.",
+    help="Where ranks write what they record, and where `trace.json.gz` is put; all must see it",
 )
 @options.as_json
 @click.argument("words", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)

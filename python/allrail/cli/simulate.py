@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 @click.argument("file", type=options.Input(), required=False)
 @options.sets
 @options.plugin
-@click.option("--world", metavar="NAME", help="Short for `--set world=NAME`, such as `links`.")
 @click.option(
-    "--plan", type=options.Input(), metavar="PLAN", help="Run this plan instead of planning."
+    "--world", metavar="NAME", help="Network model, such as `links`; short for `--set world=NAME`"
+)
+@click.option(
+    "--plan", type=options.Input(), metavar="PLAN", help="Run this plan instead of planning"
 )
 @options.as_json
 @options.out
@@ -36,16 +38,16 @@ if TYPE_CHECKING:
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
-    help="Of a workload: the step under assumptions, below the table: `infinite_bandwidth`, "
-    "`ideal_schedule`, `dim1_x2`, `no_straggler` or `all`.",
+    help="Of a workload, also simulate the step under assumptions: `infinite_bandwidth`, "
+    "`ideal_schedule`, `dim1_x2`, `no_straggler` or `all`",
 )
-@click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
+@click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE")
 @astra.files
 @click.option(
     "--write-scenario",
     type=options.Output(),
     metavar="FILE",
-    help="Write the case as a scenario, too.",
+    help="Also write the case as a scenario",
 )
 def command(
     *,

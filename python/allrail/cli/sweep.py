@@ -37,18 +37,18 @@ _WORTH = (
     type=options.Output(),
     callback=options.writable,
     metavar="DIR",
-    help="Write table, pictures and report into this folder; named as the study if left out.",
+    help="Write table, pictures and report into this folder; the study's name if left out",
 )
 @click.option(
     "--workers",
     type=int,
     metavar="N",
-    help="Processes on this machine; as many as there are cores if left out.",
+    help="Processes on this machine; one per core if left out",
 )
 @click.option(
     "--ray",
     metavar="ADDRESS",
-    help="Let a Ray cluster work instead: HOST:PORT of its head, or `auto`.",
+    help="Run on a Ray cluster: HOST:PORT of its head, or `auto`",
 )
 @options.plugin
 @options.as_json

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", metavar="SCENARIO", type=options.Input())
 @click.option(
-    "--trials", type=int, default=12, show_default=True, metavar="N", help="How many simulations."
+    "--trials", type=int, default=12, show_default=True, metavar="N", help="Number of simulations"
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the search.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Random seed of the search"
+)
 @click.option(
     "--study",
     type=options.Output(),
     callback=options.writable_journal,
     metavar="FILE",
-    help="Keep the trials in this file: the same command goes on, or further with more trials.",
+    help="Keep the trials in this file, to resume or to add trials later",
 )
 @options.report
 @options.sets

@@ -20,34 +20,36 @@ class Verb:
 
 SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Predict": (
-        Verb("simulate", "simulate one scenario, or an ASTRA-sim case as it is"),
-        Verb("compare", "several policies, fabrics, sizes or models side by side"),
-        Verb("sweep", "any fields of a scenario over many values: one table, with pictures"),
-        Verb("tune", "better values of a training schedule's knobs, by few simulations"),
-        Verb("plan", "make the plan alone, or rank the layouts of a model"),
-        Verb("report", "one page that opens offline, of results that `--out` has written"),
-        Verb("require", "the least bandwidth, and the cheapest fabric, for a throughput"),
+        Verb("simulate", "simulate one scenario, or an ASTRA-sim case"),
+        Verb("compare", "compare policies, fabrics, sizes or models side by side"),
+        Verb("sweep", "vary any fields of a scenario: one table, with pictures"),
+        Verb("tune", "search better settings of a training schedule, in few simulations"),
+        Verb("plan", "plan a collective, or rank the layouts of a model"),
+        Verb("report", "write a page that opens offline, from saved results"),
+        Verb("require", "find the least bandwidth, and the cheapest fabric, for a throughput"),
     ),
     "Run": (
-        Verb("launch", "a script as several ranks on this host"),
-        Verb("run", "any training command with recording on: a trace, and a table"),
-        Verb("verify", "predicted against measured, of a run that was recorded"),
+        Verb("launch", "start a script as several ranks"),
+        Verb("run", "run a training command and record it: a trace, and a table"),
+        Verb("verify", "compare a recorded run with its prediction"),
     ),
-    "Apply": (Verb("apply", "files for allrail, DDP, FSDP, Megatron-LM, torchtitan and NCCL"),),
+    "Apply": (
+        Verb("apply", "write files for allrail, DDP, FSDP, Megatron-LM, torchtitan and NCCL"),
+    ),
     "Formats": (
-        Verb("import", "traces of PyTorch, Chakra, ASTRA-sim and SimAI, as scenarios that run"),
-        Verb("export", "a training step as a Chakra trace"),
+        Verb("import", "turn traces of PyTorch, Chakra, ASTRA-sim and SimAI into scenarios"),
+        Verb("export", "write a training step as a Chakra trace"),
     ),
     "Networks": (
         Verb("fabric", "list, show and advise on fabrics"),
-        Verb("calibrate", "a fabric from what nccl-tests and their kin have measured"),
-        Verb("expect", "the table of nccl-tests that a fabric should show, beside a measured one"),
-        Verb("cost", "switches, cables and their price, for any list of fabrics"),
-        Verb("place", "jobs on boards: how much of a fabric mixes of jobs can use"),
+        Verb("calibrate", "make a fabric from nccl-tests (or compatible) output"),
+        Verb("expect", "print the nccl-tests table that a fabric should reach"),
+        Verb("cost", "count switches and cables, with their price"),
+        Verb("place", "place jobs on boards: how much of a fabric they can use"),
     ),
     "Trust": (
-        Verb("reproduce", "published numbers beside ours, with the difference"),
-        Verb("schema", "the JSON schema of a scenario or of a plan"),
+        Verb("reproduce", "compare published numbers with allrail's"),
+        Verb("schema", "print the JSON schema of a scenario or a plan"),
     ),
 }
 

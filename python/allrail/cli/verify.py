@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     type=options.Output(),
     callback=options.writable_file,
     metavar="FILE",
-    help="Write the fabric as it was measured, for the next prediction.",
+    help="Write the fabric as it was measured, for the next prediction",
 )
 @click.option(
     "--fabric",
     "planned",
     type=options.Named(),
     metavar="F",
-    help="Of a trace: the network, a preset or a file.",
+    help="Network to compare a trace with: a preset or a file",
 )
-@click.option("--step", type=int, metavar="N", help="Of a trace, only ProfilerStep#N.")
-@click.option("--npus", type=int, metavar="N", help="Ranks of the job, where a trace does not say.")
+@click.option("--step", type=int, metavar="N", help="Only ProfilerStep#N of a trace")
+@click.option(
+    "--npus", type=int, metavar="N", help="Number of ranks, where a trace does not state it"
+)
 @options.report
 @options.as_json
 def command(
