@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SCENARIO = ROOT / "examples" / "06-simulate-a-training-step" / "scenario.yaml"
 PICTURE = ROOT / "docs" / "images" / "report.png"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SIZE = (1180, 1070)
+SIZE = (1180, 1052)
 """Width and height in pixels: the summary and the first tables."""
 COLOURS = 64
 
