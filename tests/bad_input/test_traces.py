@@ -318,6 +318,14 @@ def test_what_is_near_a_trace_is_told_apart(name, text, told, tmp_path, allrail_
     assert not (tmp_path / "out").exists()
 
 
+def test_a_trace_of_pytorch_that_logs_names_of_cupti_is_one(tmp_path, allrail_cli):
+    logged = {"INFO": ["CuptiActivityApi.cpp:908] Enabling CUPTI_ACTIVITY_KIND_MEMCPY"]}
+    trace = tmp_path / "rank0.json"
+    trace.write_text(json.dumps({**logged, **json.loads(EVENTS.read_text())}))
+    outcome = allrail_cli("import", str(trace), "-o", str(tmp_path / "out"))
+    assert outcome.status == 0, outcome.stderr
+
+
 def test_a_model_that_cannot_be_imported_is_named_itself(tmp_path, allrail_cli):
     file = tmp_path / "config.json"
     file.write_text('{"model_type": "mamba", "hidden_size": 64}')

@@ -74,7 +74,9 @@ _KNOWN = (
     _Lookalike(_JSON, rb'"rocprofiler-sdk-tool"', _ROCPROF, _PROFILE),
     _Lookalike(
         _JSON,
-        rb'"(?:CudaEvent|NvtxEvent|TraceProcessEvent|ProcessEvent|ThreadNames)"|CUPTI_ACTIVITY_KIND|NVTX_EVENTS',
+        # The profiler of PyTorch logs names of CUPTI into its own traces.
+        rb'(?s)^(?!.*"traceEvents")(?=.*(?:"(?:CudaEvent|NvtxEvent|TraceProcessEvent|ProcessEvent)"'
+        rb'|"ThreadNames"|CUPTI_ACTIVITY_KIND|NVTX_EVENTS))',
         _NSIGHT,
         _PROFILE,
     ),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from allrail.foreign import printable
-from allrail.results.units import show_count
+from allrail.results.units import show_count, show_number
 from allrail.verify.collectives import Exchange
 from allrail.verify.fit import Carried
 
@@ -148,7 +148,7 @@ def _lines(verdict: Verdict) -> list[str]:
     for one in verdict.dimensions:
         scattered = "" if one.trusted else ": too much to be used"
         lines.append(
-            f"dimension {one.dimension}: {one.gbps:.3g} Gb/s, half of its"
+            f"dimension {one.dimension}: {show_number(one.gbps, 3)} Gb/s, half of its"
             f" {one.bytes / 1e6:,.1f} MB within {100 * one.error:.1f} %{scattered}"
         )
     lines += [f"# {note}" for note in verdict.notes]
