@@ -11,6 +11,7 @@ import copy
 import io
 import os
 import pickle
+import weakref
 
 import pytest
 
@@ -433,7 +434,42 @@ def lent(rank):
     return steps
 
 
+class Beside(nn.Module):
+    """Calls another model that is no part of it: held in a list, or by a weak reference."""
+
+    def __init__(self, core, hold):
+        super().__init__()
+        self.hold, self.own = hold(core), nn.Linear(4, 1, bias=False)
+        nn.init.zeros_(self.own.weight)
+
+    def forward(self, x):
+        (core,) = self.hold if isinstance(self.hold, list) else [self.hold()]
+        return core(x) + self.own(x)
+
+
+def held_aside(rank):
+    """DDP averages what is its own, allrail what is scheduled, in both orders."""
+    steps = []
+    for hold in (lambda core: [core], weakref.ref):
+        for before in (True, False):
+            core = Core()
+            optimizer = sgd(core)
+            if before:
+                around = DDP(Beside(core, hold))
+                art.schedule(core, optimizer)
+            else:
+                art.schedule(core, optimizer)
+                around = DDP(Beside(core, hold))
+            for _ in range(3):
+                steps += step(rank, around, core, optimizer)
+                own = around.module.own.weight
+                steps.append(own.grad.flatten())
+                own.grad = None
+    return steps
+
+
 ALONE = [
+    held_aside,
     after_release,
     after_a_refusal,
     copies,

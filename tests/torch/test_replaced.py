@@ -5,7 +5,10 @@ A parameter that nobody exchanges would train on each rank alone, in silence.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import warnings
+import weakref
 
 import pytest
 
@@ -69,7 +72,79 @@ def module_replaced(model, optimizer):
     optimizer.param_groups[0]["params"] = list(model.parameters())
 
 
+@contextlib.contextmanager
+def swapping():
+    """Within it, `to` and `load_state_dict` swap tensors instead of copying."""
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def swapped(model, _):
+    torch.utils.swap_tensors(model[0].weight, nn.Parameter(model[0].weight.detach() * 0.5))
+
+
+def swapped_into(model, _):
+    torch.utils.swap_tensors(nn.Parameter(model[0].weight.detach() * 0.5), model[0].weight)
+
+
+def swapped_all(model, _):
+    for each in model.parameters():
+        torch.utils.swap_tensors(each, nn.Parameter(each.detach() * 0.5))
+
+
+def moved_by_swapping(model, _):
+    with swapping():
+        model.to(torch.float64).to(torch.float32)
+
+
+def loaded_by_swapping(model, _):
+    state = {name: value * 0.5 for name, value in model.state_dict().items()}
+    with swapping():
+        model.load_state_dict(state)
+
+
+def assigned_by_swapping(model, _):
+    state = {name: value * 0.5 for name, value in model.state_dict().items()}
+    with swapping():
+        model.load_state_dict(state, assign=True)
+
+
+def other_data(model, _):
+    for each in model.parameters():
+        each.data = each.data * 0.5
+
+
+def other_strides(model, _):
+    for each in model.parameters():
+        if each.dim() == 2:
+            each.data = each.data.t().contiguous().t()
+
+
+def other_type(model, _):
+    for each in model.parameters():
+        each.data = each.data.double()
+
+
+def other_shape(model, _):
+    model[0].weight.data = torch.ones(2, 8)
+    model[0].bias.data = torch.ones(2)
+    model[2].weight.data = torch.ones(4, 2)
+
+
 CHANGES = {
+    "swap_tensors": swapped,
+    "swap_tensors, the other way round": swapped_into,
+    "swap_tensors of all": swapped_all,
+    "to() that swaps": moved_by_swapping,
+    "load_state_dict that swaps": loaded_by_swapping,
+    "load_state_dict(assign=True) that swaps": assigned_by_swapping,
+    "p.data = another's": other_data,
+    "p.data = of other strides": other_strides,
+    "p.data = of another type": other_type,
+    "p.data = of another shape": other_shape,
     "load_state_dict(assign=True)": assigned,
     "load_state_dict(assign=True), told": assigned_and_told,
     "another parameter": replaced,
@@ -82,12 +157,25 @@ CHANGES = {
 }
 
 
-def train(way, rank, change, ranks=2):
+MODES = {
+    "": {},
+    "whole steps": {"cross_barrier": False},
+    "c10d": {"transport": "c10d"},
+    "every": {"every": 2},
+    "disabled": {},
+}
+
+
+def train(way, rank, change, ranks=2, mode=""):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 4), nn.GELU(), nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     if way == "art":
-        art.schedule(model, optimizer)
+        with contextlib.ExitStack() as stack:
+            if mode == "disabled":
+                os.environ["ALLRAIL_DISABLE"] = "1"
+                stack.callback(os.environ.pop, "ALLRAIL_DISABLE")
+            art.schedule(model, optimizer, **MODES[mode])
     try:
         return steps_of(model, optimizer, change, range(ranks) if way == "alone" else [rank])
     finally:
@@ -133,3 +221,60 @@ def test_a_parameter_that_is_replaced_trains_as_without_or_is_an_error(on_ranks)
     assert "`0.weight`: it was replaced after" in one["load_state_dict(assign=True)"]
     for name in ("another parameter", "weight_norm by hook", "a new layer", "another module"):
         assert "hint: " in one[name], one[name]
+
+
+SWAPS = [name for name in CHANGES if "swap" in name]
+
+
+def refused(rank, mode):
+    """What became of each swap in one way to exchange: its words where it was refused."""
+    said = {}
+    for name in SWAPS:
+        try:
+            train("art", rank, CHANGES[name], mode=mode)
+        except (AllrailError, RuntimeError) as error:
+            cause = error.__cause__
+            said[name] = f"{error} {cause}"
+    return said
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "every"])
+def test_tensors_are_not_swapped_in_silence(mode, ranks_of):
+    for said in ranks_of(refused)(mode):
+        assert set(said) == set(SWAPS)
+        for words in said.values():
+            if mode in ("", "c10d"):
+                assert "swap_tensors` would leave its gradient on this rank alone" in words
+                assert "`release` the model first" in words
+            else:
+                assert "Cannot swap t" in words
+
+
+def test_local_steps_may_swap(on_ranks):
+    """Parameters are averaged, and no gradient has to be seen: all are alike after an average."""
+
+    def body(rank):
+        return [train("art", rank, CHANGES[name], mode="every") for name in SWAPS[:3]]
+
+    one, other = on_ranks(body)
+    assert one == other
+
+
+def test_a_swap_is_free_again_after_release(on_ranks):
+    def body(rank):
+        seen = []
+        for mode in ("", "whole steps"):
+            model = nn.Linear(4, 4)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            art.schedule(model, optimizer, **MODES[mode])
+            model(torch.ones(1, 4)).sum().backward()
+            optimizer.step()
+            art.release(model)
+            optimizer.zero_grad()
+            other = nn.Parameter(torch.full((4, 4), 3.0))
+            torch.utils.swap_tensors(model.weight, other)
+            seen.append([model.weight.sum().item(), len(weakref.getweakrefs(model.weight))])
+        return seen
+
+    for seen in on_ranks(body):
+        assert seen == [[48.0, 0], [48.0, 0]]

@@ -862,3 +862,54 @@ def both(rank, name):
 def test_an_idiom_sees_and_does_what_it_would_without(name, ranks_of):
     for expected, got in ranks_of(both)(name):
         assert expected == got
+
+
+# -- all of them within a compiled region
+
+THIN = (
+    "p.data",
+    "p.detach().numpy()",
+    "func.grad around the model",
+    "p.data.mul_",
+    "p[0] =",
+    "average by hand",
+)
+"""Idioms that are compiled in every run; the others take minutes, and are long."""
+HELD = {"functional_call"}
+"""What the compiler makes of these holds the memory of parameters: their steps are made at once."""
+
+
+def in_region(rank, name):
+    """Train with an idiom within a compiled function, without allrail and with it."""
+    touch, options = IDIOMS[name]
+    pending = options.get("pending", True) and name not in HELD
+    given = {key: value for key, value in options.items() if key != "pending"}
+    oracle = given.pop("oracle", "ddp")
+
+    def compiled(run):
+        def function():
+            torch._dynamo.reset()
+            return torch.compile(touch, backend="eager")
+
+        return run.keep("region", function)(run)
+
+    try:
+        expected = train(oracle, rank, compiled, **given)
+    except RuntimeError as error:  # torch's compiler does not take it
+        with pytest.raises(type(error)):
+            train("art", rank, compiled, pending=pending, **given)
+        return [], []
+    return expected, train("art", rank, compiled, pending=pending, **given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in THIN else [pytest.mark.long])
+        for name in IDIOMS
+        if name not in COMPILED
+    ],
+)
+def test_an_idiom_in_a_compiled_region_does_what_it_would_without(name, ranks_of):
+    for expected, got in ranks_of(in_region)(name):
+        assert expected == got

@@ -128,6 +128,9 @@ class Exchange:
         self._users: Users | None = None
         for slot in self._slots:
             self._attach(slot)
+        # `torch.utils.swap_tensors` would take the hooks along. It refuses what somebody refers to
+        # weakly; a `Watched` parameter refuses it itself, and says more.
+        self._unswapped = [weakref.ref(slot.parameter) for slot in slots if wait_at_end]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -202,6 +205,7 @@ class Exchange:
             for handle in slot.handles:
                 handle.remove()
             slot.handles.clear()
+        self._unswapped.clear()
 
     def _attach(self, slot: Slot) -> None:
         # Autograd holds hooks where the garbage collector does not see them: they must not hold

@@ -33,9 +33,14 @@ class Hook:
         self._idle = idle
 
     def __call__(self, *args: Any) -> None:
-        """Call the function."""
+        """Call the function.
+
+        Within a transform of `torch.func` that is compiled there is nothing to do: steps were made
+        before the compiled function began. And a graph that is cut there is an error of torch's.
+        """
         if torch.compiler.is_compiling():
-            self._compiled(*args)
+            if torch._C._functorch.peek_interpreter_stack() is None:
+                self._compiled(*args)
         elif self._idle is None or not self._idle(args[0]):
             self._function(*args)
 

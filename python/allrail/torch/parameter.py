@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 from torch import nn
 
+from allrail.errors import InputError
+
 if TYPE_CHECKING:
     from allrail.torch.optimizer import Stepper
     from allrail.torch.packs import Flight, Pack
@@ -179,6 +181,25 @@ class Watched(nn.Parameter):
     @grad.deleter
     def grad(self) -> None:
         self.grad = None
+
+    def _use_count(self) -> int:
+        """Refuse `torch.utils.swap_tensors`, which asks this before it swaps.
+
+        It gives the parameter another tensor's hooks, so its gradient would not be seen any more.
+
+        Raises:
+            InputError: The parameter is scheduled.
+        """
+        if (slot := self.__dict__.get(SLOT)) is not None:
+            raise InputError(
+                "`torch.utils.swap_tensors` would leave its gradient on this rank alone; swap before"
+                " `allrail.torch.schedule`, or `release` the model first",
+                field=slot.name,
+                hint="`module.to()` and `load_state_dict` copy instead after"
+                " `torch.__future__.set_swap_module_params_on_conversion(False)`",
+            )
+        count: int = super()._use_count()
+        return count
 
     def __repr__(self) -> str:
         """Print as an ordinary parameter."""
