@@ -76,7 +76,7 @@ NAMES = {
 
 
 def test_the_table_is_read_whole():
-    assert len(ROWS) == TABLE.count("hint: ") == TABLE.count(">>> ") == 31
+    assert len(ROWS) == TABLE.count("hint: ") == TABLE.count(">>> ") == 38
 
 
 def mistake(rank, done):
@@ -118,6 +118,77 @@ def test_a_rank_that_closes_before_the_others(on_ranks):
     said = on_ranks(closes_early)[0]
     assert said.startswith("`late`: rank 1 has closed its node, and exchange 1 of tensor `late` ")
     assert said.endswith("hint: every rank must submit the same tensors as often before it closes")
+
+
+def has_nothing(rank):
+    """One rank has an empty array, and is gone as soon as its call is over."""
+    with allrail.Communicator(timeout=20.0) as group:
+        try:
+            group.all_reduce(np.ones(0 if rank else 4), name="loss").wait()
+        except TrainingError as error:
+            return str(error)
+    return "it went through"
+
+
+def test_a_rank_with_an_empty_array_meets_the_others(on_ranks):
+    for said in on_ranks(has_nothing):
+        assert said.startswith("`loss` differs between ranks: rank 0 calls all_reduce of 4 ")
+        assert "rank 1 calls all_reduce of 0 elements of float64" in said
+
+
+def test_arrays_that_are_empty_on_all_ranks_are_no_mistake(on_ranks):
+    def body(rank):
+        with allrail.Communicator(timeout=20.0) as group:
+            kinds = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all")
+            shapes = [getattr(group, kind)(np.ones((0, 3))).wait().shape for kind in kinds]
+            shapes += [
+                group.all_reduce(np.ones(0), op=op).wait().shape for op in ("max", "average")
+            ]
+            return shapes, group.all_reduce(np.ones(2)).wait().tolist()
+
+    for shapes, after in on_ranks(body):
+        assert shapes == [(0, 3)] * 5 + [(0,)] * 2
+        assert after == [2.0, 2.0]
+
+
+MESSAGES = {
+    "as many bytes": (4, "f4", 4, "i4", "16 bytes of float32 with tag 0; 16 of int32 are received"),
+    "another width": (4, "f4", 2, "f8", "16 bytes of float32 with tag 0; 16 of float64 are"),
+    "another size": (4, "f4", 3, "f4", "16 bytes of float32 with tag 0; 12 of float32 are"),
+    "nothing": (4, "f4", 0, "f4", "16 bytes of float32 with tag 0; 0 of float32 are received"),
+    "bytes": (4, "u1", 4, "?", "4 bytes of uint8 with tag 0; 4 of bool are received"),
+}
+
+
+@pytest.mark.parametrize("source", [0, None])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_message_of_another_type_is_not_taken_for_numbers(source, early, on_ranks):
+    """Whether it comes before it is asked for or after; the next message is right."""
+
+    def body(rank):
+        said = []
+        with allrail.Communicator(timeout=20.0) as group:
+            for n, sent, m, awaited, _ in MESSAGES.values():
+                if rank == 0:
+                    group.send(np.ones(n, sent), to=1).wait()
+                    group.send(np.full(2, 5.0), to=1, tag=1).wait()
+                    continue
+                if early:  # what comes first is kept, as it has another tag
+                    later = group.recv(np.zeros(2), source=source, tag=1).wait()
+                try:
+                    group.recv(np.ones(m, awaited), source=source).wait()
+                    said.append("it went through")
+                except TrainingError as error:
+                    said.append(str(error))
+                if not early:
+                    later = group.recv(np.zeros(2), source=source, tag=1).wait()
+                assert later.tolist() == [5.0, 5.0]
+            group.barrier()
+        return said
+
+    _, said = on_ranks(body)
+    for text, row in zip(said, MESSAGES.values(), strict=True):
+        assert text.startswith(f"rank 0 sends {row[-1]}"), text
 
 
 def given_up(over, rank):
@@ -189,6 +260,8 @@ def test_tensors_of_torch(on_ranks):
         "gradient": (torch.ones(2, requires_grad=True), "tensor.detach()"),
         "sparse": (torch.ones(2).to_sparse(), "dense"),
         "meta": (torch.ones(2, device="meta"), "host memory"),
+        "conjugated": (torch.ones(2, dtype=torch.complex64).conj(), "resolve_conj()"),
+        "negated": (torch.ones(2, dtype=torch.complex64).conj().imag, "resolve_neg()"),
     }
 
     def body(rank):

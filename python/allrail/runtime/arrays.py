@@ -338,6 +338,13 @@ def _of_dlpack(array: Any, field: str) -> View:
         raise _on_a_device("another device", field) from error
     if device not in _HOST:
         raise _on_a_device("a GPU or another device", field)
+    for lazily in ("is_neg", "is_conj"):  # of torch, whose DLPack takes no notice of the first
+        if hasattr(array, lazily) and getattr(array, lazily)():
+            raise InputError(
+                "its numbers are negated or conjugated as they are read, and its memory has others",
+                field=field,
+                hint="give `tensor.resolve_conj().resolve_neg()`",
+            )
     try:
         capsule = _capsule_of(array)
     except Exception as error:

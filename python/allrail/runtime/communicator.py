@@ -356,7 +356,7 @@ class Communicator:
         self._check_other(to, "to")
         check("tag", tag, kind=_TAG)
         view = view_of(array)
-        message = self._messages.send(view.memory(in_bytes=True), to, tag)
+        message = self._messages.send(view.memory(in_bytes=True), to, tag, dtype=view.dtype)
         return self._message(message, f"message to rank {to}", lambda: array)
 
     def recv(self, array: Any, *, source: int | None = None, tag: int = 0) -> Handle:
@@ -373,7 +373,8 @@ class Communicator:
         check("tag", tag, kind=_TAG)
         view = view_of(array)
         into, finish = self._in_place(array, view)
-        message = self._messages.receive(into.memory(in_bytes=True), source, tag)
+        memory = into.memory(in_bytes=True)
+        message = self._messages.receive(memory, source, tag, dtype=view.dtype)
         who = "any rank" if source is None else f"rank {source}"
         return self._message(message, f"message from {who}", finish)
 

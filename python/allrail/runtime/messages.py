@@ -1,8 +1,8 @@
 """Messages from one rank to another: a node of two for each direction, made when it is first used.
 
-A message is a header (its tag and size) and its bytes, both broadcasts of the sender. A direction
-has a thread on either side, which does one message after the other: so two ranks that both send
-first do not wait for each other, and no call waits for a connection.
+A message is a header (its tag, size and type) and its bytes, both broadcasts of the sender. A
+direction has a thread on either side, which does one message after the other: so two ranks that
+both send first do not wait for each other, and no call waits for a connection.
 
 A message goes to the first receive, in the order in which they were asked for, that takes its
 source and its tag. Of what a source sends, nothing is read before something of it is wanted. What
@@ -11,8 +11,8 @@ is in the way of what is wanted, as it has another tag, is kept until someone wa
 
 from __future__ import annotations
 
-import array
 import ctypes
+import struct
 import threading
 import time
 import warnings
@@ -30,6 +30,8 @@ from allrail.runtime.nodes import Calls, Memory, settings_of_group
 _A_DAY = "86400 s"
 """A direction may be silent: it is the wait for a message that has a timeout."""
 _ANY = -1
+_HEADER = struct.Struct("qq32s")
+"""Tag, size in bytes, and the name of the type, which is at most so long."""
 _MOST_PAUSE = 0.05
 """How often it is looked whether the other side of a direction has come, s."""
 
@@ -67,21 +69,39 @@ class Messages:
         self._incoming: dict[int, _Incoming] = {}
         self._box = _Box(ranks - 1)
 
-    def send(self, memory: Memory, target: int, tag: int = 0) -> Message:
-        """Send bytes to a rank; leave them alone until the message is over."""
+    def send(self, memory: Memory, target: int, tag: int = 0, *, dtype: str = "") -> Message:
+        """Send bytes to a rank; leave them alone until the message is over.
+
+        Args:
+            memory: The bytes.
+            target: The rank.
+            tag: Tells the message from others to it.
+            dtype: The type of its elements; empty where they are bytes to both sides.
+        """
         about = f"a message to rank {target}"
-        message = Message(memory, tag, self._rank, about=about, patience=self._patience)
+        patience = self._patience
+        message = Message(memory, tag, self._rank, about=about, patience=patience, dtype=dtype)
         with self._lock:
             if target not in self._outgoing:
                 self._outgoing[target] = _Outgoing(self._direction(self._rank, target))
         self._outgoing[target].post(message)
         return message
 
-    def receive(self, memory: Memory, source: int | None, tag: int = 0) -> Message:
-        """Receive as many bytes from a rank, or from any if `source` is None."""
+    def receive(
+        self, memory: Memory, source: int | None, tag: int = 0, *, dtype: str = ""
+    ) -> Message:
+        """Receive as many bytes from a rank, or from any if `source` is None.
+
+        Args:
+            memory: Where they go.
+            source: The rank.
+            tag: That of the message.
+            dtype: The type of its elements, which has to be the sender's.
+        """
         others = [rank for rank in range(self._ranks) if rank != self._rank]
         about = f"a message from {'any rank' if source is None else f'rank {source}'}"
-        message = Message(memory, tag, source, about=about, patience=self._patience)
+        patience = self._patience
+        message = Message(memory, tag, source, about=about, patience=patience, dtype=dtype)
         with self._lock:
             for one in others if source is None else [source]:
                 if one not in self._incoming:
@@ -111,6 +131,7 @@ class Message:
         source: Who sends it; None where that may be anyone.
         about: What people call it, with the other side.
         patience: After how long a wait for it warns, and fails; None for that of a job file.
+        dtype: The type of its elements; empty where they are bytes to both sides.
     """
 
     def __init__(
@@ -121,7 +142,9 @@ class Message:
         *,
         about: str = "a message",
         patience: Patience | None = None,
+        dtype: str = "",
     ) -> None:
+        self.dtype = dtype
         self._about = about
         self._patience = patience or Patience()
         self._began = time.monotonic()
@@ -272,8 +295,8 @@ class _Outgoing:
                 message = self._posted.popleft()
             try:
                 if failed is None:
-                    numbers = array.array("q", [message.tag, message.memory.held.nbytes])
-                    self._direction.broadcast(_header(numbers))
+                    size = message.memory.held.nbytes
+                    self._direction.broadcast(_header(message.tag, size, message.dtype))
                     if message.memory.held.nbytes:
                         self._direction.broadcast(message.memory)
             except Exception as error:  # noqa: BLE001 - handed on to whoever waits
@@ -289,6 +312,7 @@ class _Kept:
     source: int
     tag: int
     memory: Memory
+    dtype: str
 
 
 class _Box:
@@ -385,10 +409,10 @@ class _Incoming:
         source = self._direction.source
         while self._is_wanted(source):
             try:
-                numbers = array.array("q", [0, 0])
-                self._direction.broadcast(_header(numbers))
-                tag, size = numbers
-                if not self._receive(source, tag, size):
+                header = bytearray(_HEADER.size)
+                self._direction.broadcast(_memory_of(header))
+                tag, size, dtype = _HEADER.unpack(header)
+                if not self._receive(source, tag, size, dtype.rstrip(b"\0").decode()):
                     return
             except Exception as error:  # noqa: BLE001 - handed on to whoever waits
                 self._box.fail(source, error)
@@ -400,7 +424,7 @@ class _Incoming:
             self._box.changed.wait_for(lambda: self._box.closed or self._box.wants(source))
             return not self._box.closed
 
-    def _receive(self, source: int, tag: int, size: int) -> bool:
+    def _receive(self, source: int, tag: int, size: int, dtype: str) -> bool:
         """Receive what a header was sent ahead of, for whoever wants it."""
         box = self._box
         with box.changed:
@@ -410,7 +434,8 @@ class _Incoming:
                     return False
                 box.changed.wait()
                 message = box.take(source, tag)
-        if message is not None and message.memory.held.nbytes == size:
+        fits = message is not None and message.memory.held.nbytes == size
+        if message is not None and fits and message.dtype == dtype:
             try:
                 if size:
                     self._direction.broadcast(message.memory)
@@ -424,7 +449,7 @@ class _Incoming:
         memory = _memory_of(room)
         if size:
             self._direction.broadcast(memory)
-        kept = _Kept(source, tag, memory)
+        kept = _Kept(source, tag, memory, dtype)
         if message is None:
             box.keep(kept)
         else:
@@ -436,11 +461,13 @@ def _fill(message: Message, kept: _Kept) -> None:
     """Give a receive what has come for it."""
     size = message.memory.held.nbytes
     message.source = kept.source
-    if kept.memory.held.nbytes != size:
+    sent = kept.memory.held.nbytes
+    if (sent, kept.dtype) != (size, message.dtype):
+        of_sent, of_awaited = ((f" of {one}" if one else "") for one in (kept.dtype, message.dtype))
         message.end(
             TrainingError(
-                f"rank {kept.source} sends {kept.memory.held.nbytes} bytes with tag {kept.tag};"
-                f" {size} are received",
+                f"rank {kept.source} sends {sent} bytes{of_sent} with tag {kept.tag}; {size}"
+                f"{of_awaited} are received",
                 hint="receive what is sent, in its shape and type",
             )
         )
@@ -450,10 +477,10 @@ def _fill(message: Message, kept: _Kept) -> None:
     message.end()
 
 
-def _header(numbers: array.array[int]) -> Memory:
-    """A tag and a size, as what is sent ahead of a message."""
-    return _memory_of(numbers)
+def _header(tag: int, size: int, dtype: str) -> Memory:
+    """What is sent ahead of a message."""
+    return _memory_of(bytearray(_HEADER.pack(tag, size, dtype.encode())))
 
 
-def _memory_of(room: bytearray | array.array[int]) -> Memory:
+def _memory_of(room: bytearray) -> Memory:
     return Memory(_core.Memory.of_buffer(room), "uint8")

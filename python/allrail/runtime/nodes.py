@@ -239,6 +239,7 @@ class Calls:
 
     def __init__(self, settings: dict[str, Any], agreement: Agreement, *, about: str = "") -> None:
         self._about = about
+        self._ranks: int = settings["ranks"]
         self._node = connected(settings | _NO_TENSORS, agreement, "calls")
         self._node.start()
         self._held: dict[int, _core.Memory] = {}
@@ -256,6 +257,9 @@ class Calls:
     ) -> int:
         """Begin an operation in place; return its ticket.
 
+        Of one without elements ranks exchange a byte each, and compare that it has none: or it
+        would be over here at once, and a rank that has some would wait in vain.
+
         Args:
             kind: Which, such as `all_reduce`.
             memory: What it is about.
@@ -264,6 +268,10 @@ class Calls:
             name: What it is called on all ranks.
             asked: What the caller has asked for, where that is more than `kind` and `memory` say.
         """
+        if not memory.held.nbytes:
+            asked = asked or Asked()
+            asked = asked._replace(dtype=asked.dtype or memory.dtype, sizes=asked.sizes or (0,))
+            memory = Memory(_core.Memory.of_buffer(bytearray(self._ranks)), "uint8")
         with as_ours:
             ticket = self._node.call(
                 kind,

@@ -261,7 +261,7 @@ class Collectives:
         told[self._rank, 1] = _balance(self._rank, sent, awaited)
         asked = Asked("all_to_all with sizes")
         first = self._call("all_gather", told, asked=asked)
-        name = first.name and f"{first.name}>"
+        name = first.name and f"{first.name}, parts"
 
         def second() -> Operation:
             if not int(told[:, 1].sum()):
@@ -305,17 +305,10 @@ class Collectives:
         name: str | None = None,
         asked: Asked | None = None,
     ) -> Operation:
-        """Begin an operation in place in a contiguous buffer; `after` runs when it is over.
-
-        Of one without elements ranks exchange a byte each, and compare that it has none: or a rank
-        that has some would wait in vain, and the next operations would meet wrongly.
-        """
+        """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
         calls = self._calls
         if calls is None:
             return Nothing(after)
-        if not buffer.numel():
-            asked = (asked or Asked())._replace(dtype=name_of(buffer.dtype), sizes=(0,))
-            buffer = torch.zeros(self._size, dtype=torch.uint8)
         in_bytes = buffer.dtype not in _SUMMED
         if in_bytes and asked is None:
             asked = Asked(dtype=name_of(buffer.dtype))

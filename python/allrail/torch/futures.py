@@ -43,7 +43,7 @@ def _inside(name: str) -> Iterator[None]:
     thread = threading.get_ident()
     before = _begun_in.pop(thread, None)
     if name:
-        _begun_in[thread] = (f"{name}/{number}" for number in itertools.count())
+        _begun_in[thread] = (f"{name}, call {number}" for number in itertools.count())
     try:
         yield
     finally:
@@ -70,7 +70,7 @@ class Future(torch.futures.Future[Any]):
     def then(self, callback: Callable[[Any], Any]) -> Future:
         """Run a callback when it is complete; return the future of what that returns."""
         name = self._next()
-        child = Future(name and f"{name}>")
+        child = Future(name and f"{name}, result")
 
         def run() -> None:
             try:
@@ -136,7 +136,7 @@ class Future(torch.futures.Future[Any]):
             raise failed
 
     def _next(self) -> str:
-        return f"{self._name}/{next(self._attached)}" if self._name else ""
+        return f"{self._name}, callback {next(self._attached)}" if self._name else ""
 
 
 class _Failed:

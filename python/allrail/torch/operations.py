@@ -83,7 +83,7 @@ class Call:
     @property
     def name(self) -> str:
         """What it is called on all ranks."""
-        return self._named or str(self._ticket % _NAMES)
+        return self._named or f"call {self._ticket % _NAMES}"
 
     def wait(self, timeout: float) -> bool:
         """Wait for it, up to a number of seconds."""

@@ -192,8 +192,8 @@ class Watched(nn.Parameter):
         """
         if (slot := self.__dict__.get(SLOT)) is not None:
             raise InputError(
-                "`torch.utils.swap_tensors` would leave its gradient on this rank alone; swap before"
-                " `allrail.torch.schedule`, or `release` the model first",
+                "`torch.utils.swap_tensors` would leave its gradient on this rank alone; swap"
+                " before `allrail.torch.schedule`, or `release` the model first",
                 field=slot.name,
                 hint="`module.to()` and `load_state_dict` copy instead after"
                 " `torch.__future__.set_swap_module_params_on_conversion(False)`",

@@ -6,13 +6,13 @@ import torch
 
 from allrail.runtime.messages import Message, Messages
 from allrail.torch.collectives import checked, dense
-from allrail.torch.memory import memory_of
+from allrail.torch.memory import memory_of, name_of
 
 
 def send(messages: Messages, tensor: torch.Tensor, target: int, tag: int) -> Sent:
     """Send a tensor's elements to a rank."""
     memory = memory_of(dense(checked(tensor.detach())), in_bytes=True)
-    return Sent(messages.send(memory, target, tag), target)
+    return Sent(messages.send(memory, target, tag, dtype=name_of(tensor.dtype)), target)
 
 
 def receive(messages: Messages, tensor: torch.Tensor, source: int | None, tag: int) -> Received:
@@ -20,7 +20,8 @@ def receive(messages: Messages, tensor: torch.Tensor, source: int | None, tag: i
     tensor = checked(tensor.detach())
     buffer = dense(tensor)
     memory = memory_of(buffer, in_bytes=True)
-    return Received(messages.receive(memory, source, tag), tensor, buffer)
+    message = messages.receive(memory, source, tag, dtype=name_of(tensor.dtype))
+    return Received(message, tensor, buffer)
 
 
 class Sent:
