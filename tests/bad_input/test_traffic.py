@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 BASE = """\
@@ -179,3 +181,22 @@ def test_what_takes_longer_than_the_clock_is_refused(folder, allrail_cli, link, 
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "longer than" in outcome.stderr
     assert "hint: " in outcome.stderr
+
+
+@pytest.mark.parametrize("shape", [[3, 8], [8, 3], [4, 12], [10, 4], [1, 8]], ids=str)
+def test_what_is_advised_on_a_grid_without_two_cycles_runs(allrail_cli, folder, shape):
+    text = "schema_version: 1\nfabric: {topology: torus, shape: [2, 2]}\n"
+    (folder / "grid.yaml").write_text(f"{text}traffic: {REDUCE}\nworld: flows\n")
+    own = f"fabric.shape={shape}"
+    refused = allrail_cli("simulate", "grid.yaml", "--set", own)
+    assert refused.status == 2
+    hint = refused.stderr.partition("hint: ")[2]
+    algorithm = re.search(r"`algorithm: (\w+)`", hint)
+    assert algorithm
+    other = ["--set", own, "--set", f"traffic.algorithm={algorithm[1]}"]
+    assert allrail_cli("simulate", "grid.yaml", *other).status == 0
+    if grid := re.search(r"(\d+)x(\d+) NPUs", hint):
+        other = ["--set", f"fabric.shape=[{grid[1]}, {grid[2]}]"]
+        assert allrail_cli("simulate", "grid.yaml", *other).status == 0
+    else:
+        assert 1 in shape

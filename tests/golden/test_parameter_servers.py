@@ -35,17 +35,41 @@ def test_urgency_gains_where_the_link_binds_and_loses_nowhere(colocated) -> None
         assert p3 < (1.2 if colocated else 1.0) * fifo
 
 
-@pytest.mark.parametrize(("workers", "count"), [(5, 1), (11, 3), (7, 2)])
-def test_few_servers_of_many_workers_do_not_serve_them_one_after_the_other(workers, count) -> None:
-    """With a small credit this holds in order only: `limits.md` has what it takes otherwise."""
-    servers = {"colocated": False, "count": count, "in_order": True}
+@pytest.mark.parametrize(
+    ("workers", "servers"),
+    [
+        (5, {"count": 1}),
+        (11, {"count": 1}),
+        (7, {"count": 2, "colocated": False}),
+        (11, {"count": 1, "colocated": False, "in_order": True}),
+        (11, {"count": 3, "colocated": False, "in_order": True}),
+    ],
+)
+def test_few_servers_of_many_workers_do_not_serve_them_one_after_the_other(
+    workers, servers
+) -> None:
+    """With `bytescheduler`'s defaults: 471 ms were 391 first come, first served; 1,363 were 927."""
     trees = []
-    for policy in (POLICIES[0], {"policy": "bytescheduler", "credit": "16 MiB"}):
+    for policy in POLICIES[:2]:
         tree = Network(workers, "10 Gb/s", machine=None).scenario(RESNET50, policy)
         tree["schedule"]["tensor"]["servers"] = servers
         trees.append(tree)
     fifo, ours = (result.step_time_us for result in simulate_training_many(trees))
     assert ours < fifo
+
+
+@pytest.mark.parametrize(("workers", "count"), [(11, 3), (16, 4)])
+def test_urgency_costs_no_more_than_one_partition_over_few_servers(workers, count) -> None:
+    """Of 382 and 405 ms, 143 and 179 were lost: workers were served one after the other."""
+    trees = []
+    for policy in POLICIES[:2]:
+        tree = Network(workers, "10 Gb/s", machine=None).scenario(RESNET50, policy)
+        tree["schedule"]["tensor"]["servers"] = {"count": count, "colocated": False}
+        trees.append(tree)
+    fifo, ours = (result.step_time_us for result in simulate_training_many(trees))
+    # All workers' copies of 4 MiB, pushed and pulled over the links of all servers.
+    partition = 2 * workers * (4 << 20) / 1_250 / count
+    assert ours < fifo + partition
 
 
 def _step(servers: dict[str, Any], **workload: Any) -> Any:
@@ -63,7 +87,8 @@ def test_a_straggler_is_waited_for_and_others_have_pushed_meanwhile() -> None:
     assert waiting.step_time_us >= 1.5 * alike.compute_us
     # Others' pushes do not wait for it, so that no more than its compute is added.
     assert waiting.step_time_us < alike.step_time_us + 0.55 * alike.compute_us
-    assert alone.step_time_us <= waiting.step_time_us
+    # Those that run ahead share the links with the slow one: within one partition's time, 0.84 ms.
+    assert alone.step_time_us <= waiting.step_time_us + 840
     assert any("slowest worker" in note for note in alone.notes)
 
 

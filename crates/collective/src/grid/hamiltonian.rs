@@ -73,8 +73,11 @@ pub fn check_pair(rows: u32, columns: u32) -> Result<(), CollectiveError> {
         )
     };
     let hint = match nearest(long, short) {
-        Some(long) => format!("take `torus`, or a side of {long} with {short}"),
-        None => "take `ring`".to_owned(),
+        Some(long) => {
+            let [rows, columns] = if rows < columns { [short, long] } else { [long, short] };
+            format!("take `algorithm: torus`, or a fabric of {rows}x{columns} NPUs")
+        }
+        None => "take `algorithm: ring`".to_owned(),
     };
     Err(refusal(super::rings::TAG, rows, columns, why, hint))
 }
@@ -264,7 +267,8 @@ mod tests {
         let (value, why, hint) = refused(96, 4);
         assert_eq!(value, "rings on 96x4");
         assert_eq!(why, "its two cycles need gcd(96, 4 - 1) = 1, and gcd(96, 3) is 3");
-        assert_eq!(hint, "take `torus`, or a side of 92 with 4");
+        assert_eq!(hint, "take `algorithm: torus`, or a fabric of 92x4 NPUs");
+        assert!(refused(4, 96).2.ends_with("4x92 NPUs"));
         assert_eq!(refused(4, 96).1, why);
         assert!(refused(10, 4).1.contains("10 is none of 4"));
         assert!(refused(1, 1 << 31).1.contains("2 rows"));

@@ -289,7 +289,7 @@ impl TensorParameters {
         }
         if self.backup_workers > 0 && !servers.synchronous {
             let why = "servers that do not wait for all workers wait for none".to_owned();
-            let hint = "leave it out, or `synchronous: false`";
+            let hint = "leave it out, or `servers: {synchronous: true}`";
             return Err(wrong("backup_workers", &self.backup_workers, why, hint));
         }
         if let Some(count @ (0 | 65_537..)) = servers.count {

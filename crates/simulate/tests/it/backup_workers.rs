@@ -236,6 +236,13 @@ fn what_cannot_be_left_out_is_refused() {
     let servers = json!({"exchange": "parameter_server", "backup_workers": 1,
                          "servers": {"synchronous": false}});
     refused(&tree(4, &none, &servers), "wait for none");
+    // What is advised there runs.
+    let error = run(&tree(4, &none, &servers)).expect_err("as before").report();
+    let waiting = "servers: {synchronous: true}";
+    assert!(error.hint.contains(waiting), "{}", error.hint);
+    let mut servers = servers;
+    servers["servers"]["synchronous"] = json!(true);
+    run(&tree(4, &none, &servers)).expect("servers that wait have backup workers");
     let servers = json!({"exchange": "parameter_server", "backup_workers": 4});
     refused(&tree(4, &none, &servers), "there are 4 workers");
     let never = json!([{"ranks": [1], "factor": 2.0, "probability": 0.0}]);

@@ -44,6 +44,8 @@ struct Row {
     line: Option<Line>,
     /// Among equals, how far its worker is from its server.
     turn: u32,
+    /// Which of those that share the line it is of; they take turns.
+    sharer: (u32, bool),
     time: u64,
     /// These are over before it.
     after: Vec<usize>,
@@ -96,7 +98,8 @@ impl Plain<'_> {
 
     fn row(&mut self, transfer: usize, line: Option<Line>, time: u64, after: Vec<usize>) -> usize {
         let turn = self.turn;
-        self.rows.push(Row { transfer, line, turn, time, after, behind: None, state: State::Held });
+        let (behind, state, sharer) = (None, State::Held, (0, false));
+        self.rows.push(Row { transfer, line, turn, sharer, time, after, behind, state });
         self.rows.len() - 1
     }
 
@@ -105,6 +108,7 @@ impl Plain<'_> {
         &mut self,
         index: usize,
         (from, to): (Machine, Machine),
+        (connection, pull): (u32, bool),
         bytes: (u64, (u64, u64)),
         overhead: [u64; 2],
         after: Vec<usize>,
@@ -119,6 +123,10 @@ impl Plain<'_> {
         let sends = self.row(index, Some(Line::Up(from)), sending, after);
         let receives = self.row(index, Some(Line::Down(to)), receiving, Vec::new());
         self.rows[receives].behind = Some((sends, overhead[0]));
+        if !machines.in_order {
+            self.rows[sends].sharer = (0, pull);
+            self.rows[receives].sharer = (connection, pull);
+        }
         vec![sends, receives]
     }
 
@@ -142,7 +150,8 @@ impl Plain<'_> {
             let mut there = after.clone();
             if host != worker {
                 let ways = (worker, host);
-                there = self.carry(index, ways, (bytes, part), [overhead, 0], there);
+                let pusher = (transfer.worker, false);
+                there = self.carry(index, ways, pusher, (bytes, part), [overhead, 0], there);
                 overhead = 0;
             }
             arrives.extend(there.iter().copied());
@@ -184,7 +193,8 @@ impl Plain<'_> {
             }
             if host != worker {
                 let ways = (host, worker);
-                there = self.carry(index, ways, (bytes, part), [0, overhead], there);
+                let puller = (server, true);
+                there = self.carry(index, ways, puller, (bytes, part), [0, overhead], there);
                 overhead = 0;
             }
             arrived.extend(there);
@@ -244,6 +254,13 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<(Option<u64>
     let mut times = vec![(None, None); count];
     let latency = machines.latency.as_ps();
     let mut now = 0;
+    // Of each line, who was served last; who comes behind goes first, and a link down begins with its own number.
+    let mut last: BTreeMap<Line, (u32, bool)> = BTreeMap::new();
+    let first = |line: Line| match line {
+        Line::Down(Machine::Worker(own)) => own,
+        Line::Down(Machine::Server(server)) => server % machines.workers,
+        _ => 0,
+    };
     loop {
         // What waits for something of this very time, in turn.
         loop {
@@ -308,9 +325,16 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<(Option<u64>
                             true => (0, *since),
                             false => (transfers[transfer].1.priority, 0),
                         };
-                        (Reverse(priority), since, own[transfer], rows[*index].turn, *index)
+                        let sharer = rows[*index].sharer;
+                        let passed = match last.get(&line).copied() {
+                            Some(last) => sharer <= last,
+                            None => sharer.0 < first(line),
+                        };
+                        let (place, turn) = ((passed, sharer), rows[*index].turn);
+                        (place, Reverse(priority), since, own[transfer], turn, *index)
                     });
                 if let Some((index, _)) = best {
+                    last.insert(line, rows[index].sharer);
                     rows[index].state = State::Served(now, now + rows[index].time);
                     began = true;
                 }
@@ -617,6 +641,47 @@ fn a_more_urgent_message_goes_first_on_every_line() {
     let alone = separate(1, 2);
     assert_eq!(ends(&alone, &list), [100, 300, 200]);
     assert_eq!(ends(&Machines { in_order: true, ..alone }, &list), [100, 200, 300]);
+}
+
+#[test]
+fn a_server_takes_its_workers_in_turn_however_urgent_the_next_message_of_one_is() {
+    // Worker 0's first is there at 100, when its second, the most urgent, begins. Worker 1's has waited since 0.
+    let mut list = pushes(2, &[(0, 100)]);
+    list.push((50_000, transfer(2, Leg::Push, 0, 1, 100).1));
+    list[2].1.priority = 1;
+    let one = Machines { synchronous: false, ..separate(2, 1) };
+    assert_eq!(ends(&one, &list), [100, 200, 300]);
+    // What waits of one worker is ranked: partition 2, which is urgent, goes before 1, which came first.
+    let mut list = pushes(2, &[(0, 100), (1, 100)]);
+    list.push((150_000, transfer(4, Leg::Push, 0, 2, 100).1));
+    list[4].1.priority = 1;
+    assert_eq!(ends(&one, &list), [100, 500, 200, 400, 300]);
+}
+
+#[test]
+fn a_worker_takes_servers_in_turn_and_ranks_what_one_sends() {
+    // Servers 0 and 1 keep 0 and 2, and 1. All are sent from 0 on; those of server 0 are the most urgent.
+    let mut list: Vec<(u64, Transfer)> =
+        (0..3).map(|number| transfer(u64::from(number), Leg::Pull, 0, number, 100)).collect();
+    (list[0].1.priority, list[2].1.priority) = (1, 2);
+    assert_eq!(ends(&separate(1, 2), &list), [300, 200, 100]);
+}
+
+#[test]
+fn a_worker_and_a_server_on_one_machine_send_in_turn() {
+    // Worker 0 pushes 1 and 3 to machine 1, while server 0 sends 0 and 2 there, which are more urgent.
+    let list: Vec<(u64, Transfer)> =
+        [(Leg::Push, 0, 1), (Leg::Push, 0, 3), (Leg::Pull, 1, 0), (Leg::Pull, 1, 2)]
+            .into_iter()
+            .zip(0u64..)
+            .map(|((leg, worker, partition), tag)| {
+                let (at, mut one) = transfer(tag, leg, worker, partition, 100);
+                one.priority = i64::from(leg == Leg::Pull);
+                (at, one)
+            })
+            .collect();
+    let two = Machines { synchronous: false, ..colocated(2) };
+    assert_eq!(ends(&two, &list), [100, 300, 200, 400]);
 }
 
 #[test]

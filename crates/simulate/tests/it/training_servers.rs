@@ -15,6 +15,7 @@ use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,
 };
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 /// A layer: forward and backward pass in us, and its gradient in bytes.
@@ -524,65 +525,86 @@ fn with_infinite_bandwidth_latencies_and_overheads_remain() {
     assert!((step - 310.0).abs() < 0.01, "{step}");
 }
 
-/// Scenarios of few layers on small machines, with any server model.
-fn any_servers() -> impl Strategy<Value = Value> {
+/// Workers, and servers of any model: from one for all workers to one each.
+fn any_servers() -> impl Strategy<Value = (u32, Value)> {
     let rate = || prop::option::of((3u64..40).prop_map(|tenths| format!("{} MB/s", tenths * 100)));
     let machine = (rate(), rate(), rate());
-    (machine, any::<bool>(), any::<bool>(), any::<bool>(), 1u32..5).prop_map(
-        |((host, sum, copy), colocated, in_order, hash, count)| {
-            let mut servers = json!({"colocated": colocated, "in_order": in_order,
-                                     "placement": if hash { "hash" } else { "in_turn" }});
+    let counts = (2u32..17).prop_flat_map(|workers| (Just(workers), 1..=workers));
+    let places = prop_oneof![Just("in_turn"), Just("hash"), Just("byteps")];
+    (counts, machine, any::<bool>(), any::<bool>(), places).prop_map(
+        |((workers, count), (host, sum, copy), colocated, in_order, placement)| {
+            let mut servers = json!({"count": count, "in_order": in_order, "placement": placement});
+            servers["colocated"] = json!(colocated || placement == "byteps");
             let rates = [("host", host), ("sum", sum), ("copy", copy)];
             for (key, rate) in rates.into_iter().filter_map(|(key, rate)| Some((key, rate?))) {
                 servers[key] = json!(rate);
             }
-            if !colocated {
-                servers["count"] = json!(count);
-            }
-            servers
+            (workers, servers)
         },
     )
 }
 
+const PARTITION: u64 = 4_000;
+
+/// A step of `fifo`, one of `bytescheduler` with a credit of so many partitions, and one partition alone, from
+/// ready to pulled: us.
+fn steps(
+    (workers, servers): &(u32, Value),
+    layers: &[Layer],
+    barrier: bool,
+    window: u64,
+) -> (f64, f64, f64) {
+    let step = |mut tensor: Value, layers: &[Layer]| {
+        tensor["exchange"] = json!("parameter_server");
+        for (key, value) in servers.as_object().into_iter().flatten() {
+            tensor["servers"][key] = value.clone();
+        }
+        let result = driven(&[*workers], 0, layers, &tensor, 4).expect("it runs");
+        result.steps_us[1..].iter().sum::<f64>() / 3.0
+    };
+    let size = format!("{PARTITION} B");
+    // Whole tensors over all servers, as MXNet splits them.
+    let fifo = json!({"policy": "fifo", "barrier": barrier, "servers": {"big_array": size}});
+    let credit = format!("{} B", window * PARTITION);
+    let urgent = json!({"policy": "bytescheduler", "partition": size, "credit": credit});
+    let alone = json!({"policy": "priority", "partition": size});
+    (step(fifo, layers), step(urgent, layers), step(alone, &[(0, 0, PARTITION)]))
+}
+
+#[test]
+fn one_server_of_many_workers_lets_none_of_them_starve() {
+    // The default credit of four partitions: 11 workers took 1.4 times as long as `fifo` where the most urgent
+    // message of all workers went first on the server's link.
+    let layers = [(50, 100, 200_000); 8];
+    for (workers, count, colocated) in
+        [(11, 1, false), (11, 1, true), (11, 3, false), (16, 4, false)]
+    {
+        let servers = (workers, json!({"count": count, "colocated": colocated}));
+        let (fifo, urgent, _) = steps(&servers, &layers, false, 4);
+        assert!(urgent < fifo, "{servers:?}: {urgent} against {fifo}");
+    }
+}
+
+/// The same cases each time: of 1,500, one came within 2 % of the law.
+fn same_cases() -> ProptestConfig {
+    ProptestConfig { rng_seed: RngSeed::Fixed(27), ..ProptestConfig::with_cases(60) }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(same_cases())]
 
     #[test]
-    fn urgency_is_never_slower_than_fifo_beyond_what_a_worker_has_under_way(
-        workers in 2u32..5,
-        layers in prop::collection::vec((1u64..100, 1u64..100, 1u64..100_000), 1..6),
+    fn urgency_is_never_slower_than_fifo_beyond_one_partition_s_time(
         servers in any_servers(),
+        layers in prop::collection::vec(
+            (1u64..100, 1u64..100, prop_oneof![1u64..10_000, 1u64..200_000]), 1..10),
         barrier in any::<bool>(),
+        window in prop_oneof![3u64..9, Just(1_000_000)],
     ) {
-        let step = |tensor: Value, layers: &[Layer]| {
-            let result = driven(&[workers], 0, layers, &tensor, 4).expect("it runs");
-            result.steps_us[1..].iter().sum::<f64>() / 3.0
-        };
-        let common = |policy: Value| {
-            let mut tensor = policy;
-            tensor["exchange"] = json!("parameter_server");
-            tensor["servers"] = servers.clone();
-            tensor
-        };
-        let partition = 4_000u64;
-        let size = format!("{partition} B");
-        // Whole tensors over all servers, as MXNet splits them.
-        let mut fifo = common(json!({"policy": "fifo", "barrier": barrier}));
-        fifo["servers"]["big_array"] = json!(size);
-        let fifo = step(fifo, &layers);
-        // One partition alone, from ready to pulled.
-        let alone = common(json!({"policy": "priority", "partition": size}));
-        let alone = step(alone, &[(0, 0, partition)]);
-        // What is handed over to links that know no priority is not overtaken: there a credit keeps them short, and
-        // may leave links without work. Elsewhere a small one would only do that: with one partition of a worker
-        // under way, pushed or pulled, this law does not hold (888 against 741 us in a case of three workers).
-        let (credit, window) = match servers["in_order"] == json!(true) {
-            true => ("8 KB", 2.0),
-            false => ("1 GB", 1.0),
-        };
-        let urgent = json!({"policy": "bytescheduler", "partition": size, "credit": credit});
-        let time = step(common(urgent.clone()), &layers);
-        let most = fifo + 2.0 * window * alone;
-        prop_assert!(time <= most, "{urgent}: {time} > {fifo} + 2 x {window} x {alone}");
+        // With one or two partitions of a worker under way, pushed or pulled, links rest between them. What is
+        // handed over to links that know no priority is not overtaken: there a credit keeps them short.
+        let window = if servers.1["in_order"] == json!(true) { window.min(8) } else { window };
+        let (fifo, urgent, alone) = steps(&servers, &layers, barrier, window);
+        prop_assert!(urgent <= fifo + alone, "{window} partitions: {urgent} > {fifo} + {alone}");
     }
 }

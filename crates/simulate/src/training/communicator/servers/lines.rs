@@ -28,26 +28,29 @@
 //!
 //! A worker and a server on one machine share its links, and what they exchange takes none.
 //!
-//! Of what waits for a line the highest priority goes first, then what its worker submitted first. Among equals, as
-//! the same partition of workers in step, server `s` begins with worker `s`, so that each has another one first; what is
-//! equal in this, too, goes as it was submitted. *In order*, first
+//! Of what waits for a line the highest priority goes first, then what its worker submitted first; but a link is
+//! shared: a link up by its machine's worker and server, a link down by connections, in turn ([`line`]). Among
+//! equals, as the same partition of workers in step, server `s` begins with worker `s`, so that each has another one
+//! first; what is equal in this, too, goes as it was submitted. *In order*, first
 //! comes first, whatever its priority, as on ps-lite's connections; and without taking time a request
 //! waits on its worker's link up, behind pushes, and a word on its server's link up, behind pulls. At one time
 //! links up choose before links down, so that these know what begins.
 //!
 //! An arrival, a word and the end of a pull come `latency` after the last byte.
 //!
-//! Ignored: packets; that switches drop or hold back what waits for a link down; how connections share
-//! a link (one message goes after the other).
+//! Ignored: packets; that switches drop or hold back what waits for a link down; connections that share
+//! a link byte by byte (one message goes after the other).
 
+mod line;
 mod path;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_core::{Bandwidth, EventQueue, Time};
 use allrail_schedule::tensor::Leg;
 
+use self::line::{Line, Work};
 use super::machines::{Machines, Transfer, time};
 use super::placement::Placed;
 use super::slots::Slots;
@@ -65,31 +68,6 @@ pub enum Happened {
         /// As submitted.
         tag: u64,
     },
-}
-
-/// Smaller goes first: by priority, or in order by when it came to the line; then as its worker submitted it; then
-/// by turns; then as it was submitted among all, and part by part.
-type Rank = (Reverse<i64>, Time, u64, u32, u64, u32);
-
-/// What a line does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
-    /// Of an operation, within its machine.
-    Local(u32),
-    /// Of a message.
-    Send(u32),
-    Receive(u32),
-    Sum(u32),
-    Copy(u32),
-    Request(u32),
-    Word(u32),
-}
-
-#[derive(Default)]
-struct Line {
-    waiting: BinaryHeap<Reverse<(Rank, Work, Time)>>,
-    serving: Option<Work>,
-    busy: Time,
 }
 
 /// A transfer under way.
@@ -176,11 +154,18 @@ impl Servers {
         assert!(hosted <= workers.min(servers), "servers have hosts");
         let count = workers + servers - hosted;
         let locals = machines.locals();
-        let lines = 2 * count + workers * locals + servers;
+        // Links down begin with worker `s`, or server `s`.
+        let first = |machine: u32| match machine.checked_sub(workers) {
+            Some(own) => 2 * ((hosted + own) % workers),
+            None => 2 * machine,
+        };
+        let mut lines: Vec<Line> = (0..count).map(|_| Line::default()).collect();
+        lines.extend((0..count).map(|machine| Line::beginning_with(first(machine))));
+        lines.extend((0..workers * locals + servers).map(|_| Line::default()));
         Self {
             placed: Placed::new(placement, big_array, workers, servers, hosted),
             machines,
-            lines: (0..lines).map(|_| Line::default()).collect(),
+            lines,
             count,
             locals,
             idle: BTreeSet::new(),
@@ -232,7 +217,7 @@ impl Servers {
             if line.serving.is_some() {
                 continue;
             }
-            let Some(Reverse((_, work, time))) = line.waiting.pop() else { continue };
+            let Some((work, time)) = line.pop() else { continue };
             line.serving = Some(work);
             line.busy += time;
             self.events.push(now + time, 0, Inner::Served { line: index });
@@ -346,15 +331,32 @@ impl Servers {
         ((worker + workers - message.server % workers) % workers, message.place)
     }
 
+    /// Whose turn a line gives to something ([`line`]).
+    fn flow(&self, work: Work) -> u32 {
+        let (Work::Send(number) | Work::Receive(number)) = work else { return 0 };
+        if self.machines.in_order {
+            return 0;
+        }
+        let message = self.messages.get(number);
+        let Transfer { leg, worker, .. } = self.operations.get(message.operation).transfer;
+        let push = leg == Leg::Push;
+        match work {
+            Work::Send(_) => u32::from(!push),
+            _ if push => 2 * worker,
+            _ => 2 * message.server + 1,
+        }
+    }
+
     fn queue(&mut self, now: Time, line: u32, operation: u32, work: Work, time: Time) {
         let (turn, place) = self.turn(work);
+        let flow = self.flow(work);
         let Operation { transfer, sequence, submitted, .. } = self.operations.get(operation);
         let (first, since) = match self.machines.in_order {
             true => (Reverse(0), now),
             false => (Reverse(transfer.priority), Time::ZERO),
         };
         let rank = (first, since, *sequence, turn, *submitted, place);
-        self.lines[line as usize].waiting.push(Reverse((rank, work, time)));
+        self.lines[line as usize].push(flow, rank, work, time);
         self.idle.insert(line);
     }
 }
