@@ -183,20 +183,32 @@ def test_what_takes_longer_than_the_clock_is_refused(folder, allrail_cli, link, 
     assert "hint: " in outcome.stderr
 
 
-@pytest.mark.parametrize("shape", [[3, 8], [8, 3], [4, 12], [10, 4], [1, 8]], ids=str)
-def test_what_is_advised_on_a_grid_without_two_cycles_runs(allrail_cli, folder, shape):
+@pytest.mark.parametrize(
+    "own",
+    [
+        ["fabric.shape=[3, 8]"],
+        ["fabric.shape=[8, 3]"],
+        ["fabric.shape=[4, 12]"],
+        ["fabric.shape=[10, 4]"],
+        ["fabric.shape=[2, 4]", "traffic.shape=[1, 8]"],
+    ],
+    ids=str,
+)
+def test_what_is_advised_on_a_grid_without_two_cycles_runs(allrail_cli, folder, own):
     text = "schema_version: 1\nfabric: {topology: torus, shape: [2, 2]}\n"
     (folder / "grid.yaml").write_text(f"{text}traffic: {REDUCE}\nworld: flows\n")
-    own = f"fabric.shape={shape}"
-    refused = allrail_cli("simulate", "grid.yaml", "--set", own)
+
+    def simulated(*changes):
+        given = [word for change in changes for word in ("--set", change)]
+        return allrail_cli("simulate", "grid.yaml", *given)
+
+    refused = simulated(*own)
     assert refused.status == 2
     hint = refused.stderr.partition("hint: ")[2]
     algorithm = re.search(r"`algorithm: (\w+)`", hint)
     assert algorithm
-    other = ["--set", own, "--set", f"traffic.algorithm={algorithm[1]}"]
-    assert allrail_cli("simulate", "grid.yaml", *other).status == 0
-    if grid := re.search(r"(\d+)x(\d+) NPUs", hint):
-        other = ["--set", f"fabric.shape=[{grid[1]}, {grid[2]}]"]
-        assert allrail_cli("simulate", "grid.yaml", *other).status == 0
-    else:
-        assert 1 in shape
+    assert simulated(*own, f"traffic.algorithm={algorithm[1]}").status == 0
+    grid = re.search(r"(\d+)x(\d+) NPUs", hint)
+    assert (grid is None) == ("traffic.shape=[1, 8]" in own)
+    if grid:
+        assert simulated(f"fabric.shape=[{grid[1]}, {grid[2]}]").status == 0

@@ -39,11 +39,14 @@ pub(super) enum Work {
     Word(u32),
 }
 
+/// What waits for a line, in the order in which it goes.
+type Queue = BinaryHeap<Reverse<(Rank, Work, Time)>>;
+
 /// A resource that serves one message at a time.
 #[derive(Default)]
 pub(super) struct Line {
     /// By flow; none is empty.
-    waiting: BTreeMap<u32, BinaryHeap<Reverse<(Rank, Work, Time)>>>,
+    waiting: BTreeMap<u32, Queue>,
     /// The flow whose turn it is.
     turn: u32,
     /// What is served.
