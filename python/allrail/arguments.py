@@ -75,6 +75,7 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MAX_COUNT
 
 
+WHOLE = "a whole number"
 _SCENARIO = "a path, a mapping, or a `Scenario`"
 KINDS: Mapping[str, Kind] = {
     "scenario": Kind(_is_scenario, _SCENARIO, '"scenario.yaml"'),
@@ -99,8 +100,8 @@ KINDS: Mapping[str, Kind] = {
         "True",
     ),
     "progress": Kind(callable, "a function of two numbers", "print"),
-    "threads": Kind(_is_count, "a whole number", "4"),
-    "workers": Kind(_is_count, "a whole number", "4"),
+    "threads": Kind(_is_count, WHOLE, "4"),
+    "workers": Kind(_is_count, WHOLE, "4"),
     "fabric": Kind(
         lambda value: (
             _is_path(value) or _is_ours(value, "Fabric") or _is_ours(value, "GraphFabric")
@@ -123,8 +124,8 @@ KINDS: Mapping[str, Kind] = {
         '"study.yaml"',
     ),
     "ray": Kind(lambda value: isinstance(value, str), "an address", '"auto"'),
-    "trials": Kind(_is_count, "a whole number", "12"),
-    "seed": Kind(lambda value: type(value) is int, "a whole number", "0"),
+    "trials": Kind(_is_count, WHOLE, "12"),
+    "seed": Kind(lambda value: type(value) is int, WHOLE, "0"),
     "names": Kind(_is_sets, "a list of texts", '["all"]'),
     "result": Kind(lambda value: _is_ours(value, "TrainingResult"), "a `TrainingResult`", "None"),
     "barrier": Kind(lambda value: isinstance(value, bool), "True or False", "True"),
@@ -146,6 +147,13 @@ def check(name: str, value: object, *, kind: Kind | None = None) -> None:
     """
     wanted = kind or KINDS[name]
     if not wanted.is_it(value):
+        if type(value) is int and value < 0 and wanted.what == WHOLE:
+            raise InputError(
+                "it is below 0",
+                field=name,
+                value=show(value),
+                hint=f"for example `{wanted.example}`",
+            )
         raise InputError(
             f"it is of type {type(value).__name__}, and must be {wanted.what}",
             field=name,

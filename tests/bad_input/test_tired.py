@@ -73,7 +73,7 @@ def held(folder):
 
 
 def test_the_table_is_read_whole():
-    assert len(ROWS) == TABLE.count("$ allrail") == TABLE.count("error: ") >= 90
+    assert len(ROWS) == TABLE.count("$ allrail") == TABLE.count("error: ") >= 180
     assert len({typed for typed, _ in ROWS}) == len(ROWS)
 
 

@@ -12,6 +12,7 @@ import click
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.errors import InputError
+from allrail.stdin import STDIN
 
 if TYPE_CHECKING:
     from allrail.api import Row
@@ -114,9 +115,18 @@ def command(
                 source="--each",
                 value=text,
             )
-        axes.setdefault(path.strip(), []).extend(_values(values, "--each"))
+        key = path.strip()
+        if key in SHORT and SHORT[key] != key and key not in ("fabric", "model"):
+            raise InputError(
+                "there is no such key",
+                hint=f"did you mean `--each {SHORT[key]}={values}`?",
+                source="--each",
+                value=key,
+            )
+        axes.setdefault(key, []).extend(_values(values, "--each"))
     try:
         file = _one_file(files)
+        _all_there(files[1:], short)
         base = load_scenario(file, sets=sets)
         if base.workload is not None or len(files) > 1:
             _compare_training(files, axes, sets=sets, as_json=as_json, out=out)
@@ -200,6 +210,19 @@ def _one_file(files: tuple[Path, ...]) -> Path:
             source="allrail compare",
         )
     return files[0]
+
+
+def _all_there(others: tuple[Path, ...], short: dict[str, tuple[str, ...]]) -> None:
+    """Refuse what is no file: the rest of a list in which there is a blank."""
+    for file in others:
+        if file == STDIN or file.exists():
+            continue
+        lists = [(f"--{name}", texts) for name, texts in short.items() if texts]
+        hint = "check the path"
+        if len(lists) == 1:
+            option, texts = lists[0]
+            hint = f"did you mean `{option} {','.join([*texts, str(file)])}`?"
+        raise InputError("there is no such file", hint=hint, source=str(file))
 
 
 def _compare_training(

@@ -20,11 +20,19 @@ class Group(click.Group):
         if args and args[0] not in known:
             raise InputError(
                 "there is no such command",
-                hint=_meant(args[0], known),
+                hint=_meant(args[0], known) or self._inner(ctx, args[0], known),
                 source=ctx.command_path,
                 value=args[0],
             )
         return super().resolve_command(ctx, args)
+
+    def _inner(self, ctx: click.Context, typed: str, known: list[str]) -> str:
+        """Return where a command within another one is, else all commands."""
+        for name in known:
+            group = self.get_command(ctx, name)
+            if isinstance(group, click.Group) and typed in group.commands:
+                return f"did you mean `{ctx.command_path} {name} {typed}`?"
+        return f"the commands are: {', '.join(f'`{name}`' for name in known)}"
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; a mistake in its options is said to be one of that verb."""
@@ -49,4 +57,5 @@ def _meant(typed: str, known: list[str]) -> str:
     begun = [name for name in known if name.startswith(typed.casefold())]
     if len(begun) == 1:
         return f"did you mean `{begun[0]}`?"
-    return did_you_mean(typed, known, others="the commands are")
+    near = did_you_mean(typed, known)
+    return near if near.startswith("did you mean") else ""

@@ -24,6 +24,21 @@ _HABITS = {
 }
 """By option of ours: what other tools call it."""
 _DEGREES = ("tp", "cp", "ep", "pp", "dp")
+_FIXED = {
+    "tp": ("tensor-parallel", "tensor-parallel-size", "tensor-model-parallel-size", "tp-size"),
+    "pp": (
+        "pipeline-parallel",
+        "pipeline-parallel-size",
+        "pipeline-model-parallel-size",
+        "pp-size",
+    ),
+    "cp": ("context-parallel", "context-parallel-size", "cp-size"),
+    "ep": ("expert-parallel", "expert-parallel-size", "expert-model-parallel-size", "ep-size"),
+    "dp": ("data-parallel", "data-parallel-size", "dp-size"),
+    "mb": ("mbs", "micro-batch", "micro-batch-size", "microbatch"),
+    "zero": ("zero", "zero-stage"),
+}
+"""By key of `--fix`: what other tools call it as an option."""
 _KEYS = {
     "fabric": "fabric=dgx-h100",
     "policy": "schedule.policy=themis",
@@ -67,9 +82,13 @@ def message_of(error: click.ClickException) -> str:
         text = text.replace(click_says, we_say)
     if isinstance(error, click.BadParameter) and error.param is not None:
         hint = _value(error, error.param) or hint
+    before = context is not None and not context.allow_interspersed_args
+    if before and isinstance(error, click.MissingParameter):
+        hint = f"options stand before the command; `{path} --help` shows how"
     extra = re.search(r"unexpected extra arguments? \((\S+)", text)
     if extra is not None:
-        hint = _argument(extra[1].rstrip(")"), known) or hint
+        typed = extra[1].rstrip(")")
+        hint = _argument(typed, known) or _list(typed, context) or hint
     return str(InputError(text[:1].lower() + text[1:], hint=hint, source=path))
 
 
@@ -83,8 +102,11 @@ def _options(context: click.Context | None) -> list[str]:
 def _option(typed: str, known: list[str]) -> str:
     """What an option stands for that is not there; empty if nothing is like it."""
     bare = typed.lstrip("-").casefold().replace("_", "-")
-    if bare in _DEGREES and "--fix" in known:
-        return f"for example `--fix {bare}=8`"
+    fixed = next((key for key, others in _FIXED.items() if bare in (key, *others)), None)
+    if fixed is not None and "--fix" in known:
+        return f"for example `--fix {fixed}={8 if fixed in _DEGREES else 1}`"
+    if fixed in _KEYS and "--set" in known:
+        return f"for example `--set {_KEYS[fixed]}`"
     ours = next((name for name, others in _HABITS.items() if bare in others), None)
     if ours in known:
         return f"did you mean `{ours}`?"
@@ -120,6 +142,22 @@ def _plain(value: str, *, percent: bool) -> str:
     if number != value and not percent and re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
         return f"{float(number) / 100:g}"
     return number.removesuffix("s").strip()
+
+
+def _list(typed: str, context: click.Context | None) -> str:
+    """The option whose list has a blank in it, where one option that takes a list was given."""
+    if context is None:
+        return ""
+    lists = [
+        (max(param.opts, key=len), context.params.get(param.name or ""))
+        for param in context.command.params
+        if param.metavar == "A,B,..."
+    ]
+    given = [(option, value) for option, value in lists if value]
+    if len(given) != 1:
+        return ""
+    option, values = given[0]
+    return f"did you mean `{option} {','.join([*values, typed])}`?"
 
 
 def _argument(typed: str, known: list[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from allrail.errors import InputError
+
 MOST_SLICES = 300_000
 """Of all timelines of a folder: as many as a page draws (`allrail.report.timeline.MOST_SPANS`)."""
 
@@ -151,6 +153,10 @@ def slices(*, out: Path | None, timeline: bool, rows: int = 1) -> bool | int:
         timeline: Whether `--timeline` is given.
         rows: How many results share the folder.
     """
+    if timeline and out is None:
+        raise InputError(
+            "it belongs to the folder of `--out`", hint="add `--out DIR`", source="--timeline"
+        )
     return timeline or MOST_SLICES // rows if out is not None else False
 
 

@@ -117,6 +117,8 @@ def _format(file: Path) -> str:
         return MODEL
     if is_dump(file):
         return FLIGHT
+    if file.name.endswith((".json", ".json.gz")) and not file.exists():
+        raise InputError("there is no such file", hint="check the path", source=str(file))
     check_lookalike(file)
     known = _core.recognise(str(file))
     if known is not None:
