@@ -65,9 +65,11 @@ def walk(command, context, path=()):
             yield from walk(found, inner, (*path, name))
 
 
+# Its settings: a command keeps the first help option that it was asked for.
+CONTEXT = click.Context(main.cli, **main.cli.context_settings)
 OPTIONS = [
     (" ".join((*path, option.opts[0])), option)
-    for path, command in walk(main.cli, click.Context(main.cli))
+    for path, command in walk(main.cli, CONTEXT)
     for option in command.params
     if isinstance(option, click.Option)
 ]
@@ -127,8 +129,10 @@ def test_names_in_the_help_of_an_axis_are_names_of_today(option):
 def test_policies_of_examples_in_help_are_names_of_today():
     """`--policy A,B` and `schedule.policy=A` in the text of any command."""
     found = set()
-    for _, command in walk(main.cli, click.Context(main.cli)):
-        text = f"{command.help or ''}\n{command.get_help(click.Context(command))}"
+    for _, command in walk(main.cli, CONTEXT):
+        text = " ".join(
+            [command.help or "", *(getattr(one, "help", None) or "" for one in command.params)]
+        )
         for given in re.findall(r"(?:--policy |schedule\.policy=)([a-z_]+(?:,[a-z_]+)*)", text):
             found |= set(given.split(","))
     assert found
