@@ -8,6 +8,7 @@ benches/calibration.py` draws more of them.
 from __future__ import annotations
 
 import ast
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from allrail.calibrate import network
 from allrail.calibrate.fit import Piece
+from allrail.scenario.fabric import Library
 
 BENCHES = Path(__file__).parents[2] / "benches"
 sys.path.append(str(BENCHES))
@@ -74,6 +76,29 @@ def test_groups_of_another_size_are_tried_where_some_explain_tables_well():
     ran, found = predictions("one ring", seed=13)
     assert ran == "a ring over all ranks"
     assert calibration.missed(found) == []
+
+
+@pytest.mark.parametrize("name", calibration.TRUTHS)
+def test_one_number_of_machines_leaves_open_what_ran_and_the_error_says_so(name):
+    # Stages and a ring explain two tables alike, and differ wherever there is no table.
+    draw = random.Random(50)
+    network_drawn = calibration.Network(draw, 2)
+    truth, whole = calibration.TRUTHS[name](network_drawn), list(network_drawn.sizes)
+    parts = ([whole[0], 1], whole)
+    made = network.calibrate([calibration.table(truth, part, draw) for part in parts])
+    library = Library.model_validate(made.fabric["library"])
+    assert library.tables_error < 0.3
+    assert library.error > 2 * library.tables_error
+    for part in parts:
+        assert library.error_of("all_reduce", part) == library.tables_error
+    elsewhere = [("all_reduce", [whole[0], whole[1] // 2]), ("all_gather", whole)]
+    inside = []
+    for collective, part in elsewhere:
+        assert library.error_of(collective, part) == library.error
+        for size in calibration.ASKED:
+            off = made.predict_us(collective, part, size) / truth(collective, part, size) - 1
+            inside.append(abs(off) <= library.error)
+    assert sum(inside) >= 0.9 * len(inside)
 
 
 @pytest.fixture(scope="module")

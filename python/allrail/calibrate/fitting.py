@@ -43,12 +43,14 @@ class Found:
         joint: Their rates and latencies.
         ran: Under what.
         doubts: Tables that only some networks give together (`agree.py`).
+        near: Other fits on as many dimensions that explain the tables nearly as well.
     """
 
     levels: Levels
     joint: Joint
     ran: str
     doubts: tuple[str, ...] = ()
+    near: tuple[Found, ...] = ()
 
 
 def fitted(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | None]:
@@ -87,6 +89,7 @@ def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | 
     """What explains tables best, and the best of the library's own algorithms."""
     found: Found | None = None
     own: Found | None = None
+    tried: list[Found] = []
     for levels in levels_of(tables):
         if found is not None and found.joint.loss < _PLAIN and _has_more(levels, found.levels):
             # More dimensions explain anything: fewer do.
@@ -106,6 +109,7 @@ def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | 
             forward = forward_of(ran, levels.between)
             joint = solve(tables, levels.parts, forward, latencies=steps, most=most, start=near)
             this = Found(levels, joint, ran)
+            tried.append(this)
             told = ran in STAGES or told_apart(levels)
             if found is None or (told and _is_better(joint, found.joint)):
                 found = this
@@ -113,7 +117,14 @@ def _chosen(tables: Sequence[Table], nic: float | None) -> tuple[Found, Found | 
                 own = this
     if found is None:
         raise AssertionError("no dimensions were tried")
-    return found, own
+    as_good = tuple(
+        one
+        for one in tried
+        if one.ran != found.ran
+        and one.levels.sizes == found.levels.sizes
+        and not _is_better(found.joint, one.joint)
+    )
+    return replace(found, near=as_good), own
 
 
 def _has_more(one: Levels, other: Levels) -> bool:

@@ -160,6 +160,7 @@ def calibrate(
     ordered = sorted(given, key=lambda table: (table.ranks or 0, -(table.hosts or 1)))
     unknown: list[str] = []
     own: Own | None = None
+    nearly: list[Found] = []
     if algorithms:
         # In the order in which they are named.
         dimensions = [_switching(by_algorithm(given, algorithms))]
@@ -174,6 +175,8 @@ def calibrate(
         levels, ran = found.levels, found.ran
         dimensions = _dimensions(levels, found.joint, ran)
         own = None if theirs is None else _own(theirs)
+        # Where the library's own are kept, predictions are theirs, and the simulator's beside them.
+        nearly = [found, *found.near] if own is not None else list(found.near)
         last = ordered[-1]
         unknown += _not_told(ordered, found, theirs)
     judged = _judged(ordered, levels, dimensions, own)
@@ -221,7 +224,10 @@ def calibrate(
         },
         "dimensions": dimensions,
     }
-    fabric["library"] = _library(own, judged, max(_error(tool), _ALONE if rows < 4 else 0.0))
+    within = max(_error(tool), _ALONE if rows < 4 else 0.0)
+    library = fabric["library"] = _library(own, judged, within)
+    if near := _disagree(fabric, judged, levels, nearly, own):
+        library.update(error=max(within, *near), tables_error=within)
     return Calibrated(
         fabric,
         last,
@@ -341,6 +347,54 @@ def _library(own: Own | None, judged: Sequence[Judged], error: float) -> dict[st
         for each in judged
     ]
     return tree
+
+
+def _disagree(
+    fabric: dict[str, Any],
+    judged: Sequence[Judged],
+    levels: Levels,
+    nearly: Sequence[Found],
+    own: Own | None,
+) -> list[float]:
+    """How far explanations that are nearly as good differ: nine of ten sizes of each prediction.
+
+    Predictions are of collectives without a table, on every table's ranks and on half of them.
+    """
+    measured = {(str(each.table.collective), each.part) for each in judged}
+    if any(name not in _BY_STAGES for name, _ in measured):
+        return []
+    asked: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for each in judged:
+        rows = each.table.rows
+        sizes = [row.bytes for row in rows[:: math.ceil(len(rows) / _SIZES)]]
+        for part in (each.part, _halved(each.part)):
+            for name in _BY_STAGES:
+                if math.prod(part) > 1 and (name, part) not in measured:
+                    asked[name, part] = sizes
+    found = []
+    for one in nearly:
+        other = _own(one) if one.ran not in STAGES else None
+        if other == own:
+            continue
+        tree = {
+            "dimensions": _dimensions(levels, one.joint, one.ran),
+            "library": _library(other, judged, 0.0),
+        }
+        for (name, part), sizes in asked.items():
+            ratios = [
+                predict_us(tree, name, part, size) / predict_us(fabric, name, part, size)
+                for size in sizes
+            ]
+            # Either may be what runs.
+            found.append(_error([max(one, 1 / one) - 1 for one in ratios]))
+    return found
+
+
+def _halved(part: tuple[int, ...]) -> tuple[int, ...]:
+    """Half as many of the outermost, or as many where that is odd."""
+    place = max(place for place, one in enumerate(part) if one > 1)
+    half = part[place] // 2 if part[place] % 2 == 0 else part[place]
+    return (*part[:place], half, *part[place + 1 :])
 
 
 def _not_told(tables: Sequence[Table], found: Found, own: Found | None) -> list[str]:

@@ -386,9 +386,11 @@ def show(
     output.rows(header, lines, failed)
     within = [one.error for _, one in beside or () if one.error is not None]
     if within:
+        from allrail.results.units import show_number
+
         output.note(
             "nccl: as the tables that the fabric is calibrated from, within"
-            f" {100 * max(within):.2g} %"
+            f" {show_number(100 * max(within), 2)} %"
         )
     if len(within) < len(beside or ()):
         output.note("nccl: by the figures of NCCL's own tuner; its order is algorithm and protocol")

@@ -87,9 +87,11 @@ def command(
     from allrail.calibrate.judge import judge
     from allrail.calibrate.machine import machine_of
     from allrail.calibrate.nccl import ways
+    from allrail.calibrate.predict import part_of
     from allrail.calibrate.shape import large_share
     from allrail.cli import output
     from allrail.errors import InputError
+    from allrail.results.units import show_number
     from allrail.scenario import load_any_fabric
     from allrail.scenario.dimensions import dimensions_of
 
@@ -122,9 +124,12 @@ def command(
     sizes = [row.bytes for row in table.rows] if table else list(_SIZES)
     times = {row.bytes: row.time_us for row in table.rows} if table else {}
     rows = rows_of(ways(cluster, name), name, count, sizes, times)
+    within = None
     if loaded.library is not None:
         hosts = machines if table is None else table.hosts
         rows = as_measured(loaded, rows, name, count, hosts)
+        part = part_of([one.size for one in loaded.dimensions], count, hosts)
+        within = loaded.library.error_of(name, part)
     several = True if cluster.nodes > 1 else False if machines == 1 else None
     if table and table.hosts:
         several = table.hosts > 1
@@ -137,9 +142,9 @@ def command(
     notes = [
         f"{name} over {count} ranks of {fabric} ({where}), GB/s; {figures}",
         f"expected: NCCL's algorithms on {made}, and {HOST_US:.0f} us of the host"
-        if loaded.library is None
+        if within is None
         else "expected: as the tables that the fabric is calibrated from, within"
-        f" {100 * loaded.library.error:.2g} %",
+        f" {show_number(100 * within, 2)} %",
     ]
     notes += _remarks(table, taken.why if taken else None, several=several, found=found)
     if at_least is not None and reached is not None:
@@ -159,7 +164,7 @@ def command(
         "causes": [asdict(one) for one in found.causes],
         **({"at_least": at_least, "reached": reached, "met": not missed} if at_least else {}),
     }
-    error = _error(loaded)
+    error = _error(loaded, within)
     if report is not None:
         from allrail.report import answer
 
@@ -175,15 +180,18 @@ def command(
         raise SystemExit(1)
 
 
-def _error(fabric: Fabric) -> str:
-    """What is known of the error of what is expected."""
+def _error(fabric: Fabric, within: float | None) -> str:
+    """What is known of the error of what is expected; `within` of a fabric that has tables."""
     from allrail.calibrate.shape import HEALTHY
+    from allrail.results.units import show_number
 
-    if fabric.library is not None:
-        within = 100 * fabric.library.error
-        return f"error: network {within:.2g} % at most for nine of ten rows of the tables"
+    if within is not None and fabric.library is not None:
+        of = "rows of the tables"
+        if fabric.library.tables_error not in (None, within):
+            of = "predictions: no table is of it, and not all that explains the tables agrees"
+        return f"error: network {show_number(100 * within, 2)} % at most for nine of ten {of}"
     if fabric.error is not None:
-        return f"error: network {100 * fabric.error:.2g} % by the fabric's `error`"
+        return f"error: network {show_number(100 * fabric.error, 2)} % by the fabric's `error`"
     some, all_of_them, least, most = HEALTHY
     off = f"{100 * (least - 1):+.0f} to {100 * (most - 1):+.0f} %"
     return (

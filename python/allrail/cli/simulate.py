@@ -210,6 +210,7 @@ def _tell_measured(scenario: Scenario) -> None:
     """Say what the library takes that a fabric was calibrated from: another schedule."""
     from allrail.calibrate.nccl.beside import nccl_of
     from allrail.cli import output
+    from allrail.results.units import show_number
 
     if getattr(scenario.fabric, "library", None) is None:
         return
@@ -219,7 +220,7 @@ def _tell_measured(scenario: Scenario) -> None:
         return  # Several collectives, or one that the tables are not of.
     output.note(
         f"as the tables were measured it takes {one.time_us:.3f} us, within"
-        f" {100 * (one.error or 0):.2g} %: `allrail expect`"
+        f" {show_number(100 * (one.error or 0), 2)} %: `allrail expect`"
     )
 
 

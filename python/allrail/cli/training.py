@@ -155,7 +155,7 @@ def _tell_measured(scenario: Scenario) -> None:
         output.note(
             f"as the tables were measured the step takes {found.step_us:.3f} us: its collectives"
             f" take {found.longer:.3g} times as long as simulated, within"
-            f" {100 * found.error:.2g} %: `allrail expect`"
+            f" {show_number(100 * found.error, 2)} %: `allrail expect`"
         )
 
 

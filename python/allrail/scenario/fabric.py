@@ -41,7 +41,16 @@ class LibraryTable(Node):
 class Library(Node):
     """How the communication library ran that was measured: what `predict` of a fabric needs."""
 
-    error: float = Field(ge=0, description="What nine of ten measured rows are within.")
+    error: float = Field(
+        ge=0,
+        description="What nine of ten measured rows are within; where something else explains the "
+        "tables nearly as well, also what nine of ten predictions without a table are apart.",
+    )
+    tables_error: float | None = Field(
+        default=None,
+        ge=0,
+        description="What nine of ten measured rows are within, where `error` is of more.",
+    )
     algorithms: tuple[str, ...] = Field(
         default=(),
         description="Its own algorithms that the tables show: of `ring` and `tree` over all ranks "
@@ -55,6 +64,19 @@ class Library(Node):
         default=(), description="What these algorithms reach on each dimension of the fabric."
     )
     tables: tuple[LibraryTable, ...] = Field(min_length=1, description="By ranks.")
+
+    def error_of(self, collective: str, part: Sequence[int]) -> float:
+        """Return what nine of ten predictions of a collective are within.
+
+        Args:
+            collective: As of `tables`.
+            part: How many of its ranks differ on each dimension.
+        """
+        if self.tables_error is not None and any(
+            (one.collective, one.part) == (collective, tuple(part)) for one in self.tables
+        ):
+            return self.tables_error
+        return self.error
 
 
 class Fabric(keys.Fabric):

@@ -86,7 +86,7 @@ def nccl_of(scenario: Scenario) -> Nccl:
         used = range(len(fabric.dimensions)) if one.dimensions is None else one.dimensions
         part = [each.size if place in used else 1 for place, each in enumerate(fabric.dimensions)]
         time = predict_us(tree_of(fabric), one.kind, part, size)
-        return Nccl(time, "measured", "", fabric.library.error)
+        return Nccl(time, "measured", "", fabric.library.error_of(one.kind, part))
     dimensions = [each.model_dump(exclude_defaults=True) for each in fabric.dimensions]
     spanned = dimensions
     if one.dimensions is not None:
