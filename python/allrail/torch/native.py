@@ -15,11 +15,12 @@ import contextlib
 import json
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from allrail._core import Memory, Node, RuntimeFault
+from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.nodes import (
     Calls,
@@ -64,6 +65,7 @@ class Native:
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
         self._held: dict[tuple[int, int], tuple[torch.Tensor, Memory]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
 
     def register(
@@ -76,6 +78,7 @@ class Native:
         group: int | None = None,
     ) -> int:
         """See `Transport.register`."""
+        self._shapes[name] = tuple(shape)
         with as_ours:
             return self._tensors.register(
                 name, name_of(dtype), list(shape), list(strides), place, group
@@ -100,7 +103,7 @@ class Native:
             while not self._tensors.wait(key, generation, _LOOK):
                 warn_of(self._tensors)
         except RuntimeFault as error:
-            raise_from(error)
+            self._raise_from(error)
         self._release(key, generation)
 
     def is_done(self, key: int, generation: int) -> bool:
@@ -145,10 +148,25 @@ class Native:
 
     def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
         memory = held(tensor)
-        with as_ours:
+        try:
             generation: int = submit(key, memory)
+        except (RuntimeFault, ValueError) as error:
+            self._raise_from(error)
         self._held[key, generation] = tensor, memory
         return generation
+
+    def _raise_from(self, error: Exception) -> NoReturn:
+        """Raise what the node says; of tensors that differ, it knows a digest of the layouts."""
+        try:
+            raise_from(error)
+        except TrainingError as fault:
+            shape = self._shapes.get(fault.field)
+            if shape is None or " with layout " not in fault.why:
+                raise
+            why = f"{fault.why}; on this one, rank {self.rank}, it has the shape {shape}"
+            raise TrainingError(
+                why, field=fault.field, hint=fault.hint, kind=fault.kind, rank=fault.rank
+            ) from None
 
     def _release(self, key: int, generation: int) -> None:
         found = self._held.pop((key, generation), None)
