@@ -567,3 +567,11 @@ def test_a_fabric_s_device_is_one_that_is_known(folder):
     with pytest.raises(InputError, match="a preset of a device") as error:
         load_any_fabric("mine.yaml")
     assert "did you mean `h100`" in error.value.hint
+
+
+def test_a_format_that_a_device_has_not_is_refused_where_it_is_asked_for(allrail_cli):
+    asked = ["plan", "--model", "llama3_8b", "--fabric", "v100-pcie", "--npus", "2"]
+    told = allrail_cli(*asked, "--device", "v100", "--precision", "bf16")
+    assert told.status == 2
+    assert "`v100` has no products in bf16" in told.stderr
+    assert "`--precision fp16`" in told.stderr
