@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allrail.api import simulate_many
 from allrail.scenario import load_scenario
-from allrail.training import simulate_training_many
 from allrail.tuning.run import TRIALS, search
 from allrail.tuning.space import knobs
 
@@ -65,7 +65,7 @@ def main() -> None:
         points = list(product(*(knob.values for knob in space)))
         paths = [knob.path for knob in space]
         scenarios = [load_scenario(base, sets=dict(zip(paths, p, strict=True))) for p in points]
-        results = simulate_training_many([*scenarios, base])
+        results = simulate_many([*scenarios, base])
         times = {p: r.step_time_us for p, r in zip(points, results, strict=False)}
         start = results[-1].step_time_us
         best = min(*times.values(), start)

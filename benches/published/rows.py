@@ -116,17 +116,19 @@ def _publications() -> Iterator[tuple[str, Reproduction]]:
 def _stand_ins() -> ExitStack:
     """One small result for every simulation, made before anything is replaced."""
     collective, training = _collective(), _training()
+
+    def simulated(scenario: Any, **_: object) -> Any:
+        has = scenario.get("workload") if isinstance(scenario, dict) else scenario.workload
+        return collective if has is None else training
+
     places: dict[str, Any] = {
-        "allrail.api.simulate": lambda *_, **__: collective,
+        "allrail.api.simulate": simulated,
         "allrail.api.simulate_many": lambda trees, **__: [collective for _ in trees],
-        "allrail.training.simulate_training": lambda *_, **__: training,
     }
-    many = "simulate_training_many"
+    many = "simulate_many"
     for module in ("themis_workloads", "bytescheduler.work"):
         places[f"allrail.reproduce.{module}.{many}"] = lambda trees: [training for _ in trees]
-    places["allrail.reproduce.themis_workloads.passes.simulate_training"] = places[
-        "allrail.training.simulate_training"
-    ]
+    places["allrail.reproduce.themis_workloads.passes.simulate"] = lambda *_, **__: training
     for name in ("nominal_plan", "plan_for"):
         places[f"allrail.reproduce.themis.{name}"] = lambda *_, **__: _Plan()
     places["allrail.reproduce.themis.run_plan"] = lambda *_, **__: collective
@@ -164,12 +166,12 @@ def _collective() -> Any:
 
 @cache
 def _training() -> Any:
-    from allrail.training import simulate_training
+    from allrail.api import simulate
 
     model = {"layers": [{"name": "dense", "dense": {"inputs": 4, "outputs": 4}}]}
     work = {"model": model, "batch_per_replica": 1, "compute": {"device": "a100"}}
     tree = {"schema_version": 1, "fabric": FABRIC, "workload": work}
-    return simulate_training(tree, timeline=True)
+    return simulate(tree, timeline=True)
 
 
 def _measured(fabric: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def step(
             "tensor": {"start_overhead": _time(overhead), **tensor},
         },
     }
-    return allrail.simulate_training(tree).step_time_us / 1e3
+    return allrail.simulate(tree).step_time_us / 1e3
 
 
 def layers(fabric: Fabric, model: str, scale: int, seconds: float) -> list[dict[str, Any]]:

@@ -157,7 +157,7 @@ def predicted(compute, tensor):
         "workload": workload,
         "schedule": {"policy": "baseline", "chunks": 1, "tensor": tensor},
     }
-    return allrail.simulate_training(scenario).step_time_us / 1e3
+    return allrail.simulate(scenario).step_time_us / 1e3
 
 
 def main():

@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allrail.api import Row, advise, compare, plan, simulate, simulate_many
+    from allrail.api import advise, plan, simulate, simulate_many
+    from allrail.assumptions import WhatIf, what_if
     from allrail.errors import AllrailError, InputError, TrainingError
     from allrail.plans import Plan
     from allrail.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
-    from allrail.result import Result
+    from allrail.result import CollectivesResult, Result
     from allrail.runtime.communicator import Communicator
     from allrail.scenario import (
         Collective,
@@ -37,33 +38,21 @@ if TYPE_CHECKING:
         preset_names,
     )
     from allrail.sweeps import Swept, sweep
-    from allrail.traffic import (
-        TrafficResult,
-        TrafficRow,
-        compare_traffic,
-        simulate_traffic,
-        simulate_traffic_many,
-    )
-    from allrail.training import (
-        TrainingRow,
-        WhatIf,
-        compare_training,
-        simulate_training,
-        simulate_training_many,
-        what_ifs,
-    )
+    from allrail.traffic_result import TrafficResult
     from allrail.training_result import TrainingResult
     from allrail.tuning import Trial, Tuned, tune
+    from allrail.variants import Row, compare
 
     __version__: str
 
 _HOMES = {
-    **dict.fromkeys(("Row", "advise", "compare", "plan", "simulate", "simulate_many"), "api"),
+    **dict.fromkeys(("advise", "plan", "simulate", "simulate_many"), "api"),
+    **dict.fromkeys(("Row", "compare"), "variants"),
     **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "errors"),
     "Plan": "plans",
     **dict.fromkeys(("CommTask", "chunk_scheduler", "load_plugin", "tensor_scheduler"), "plugins"),
     "Communicator": "runtime.communicator",
-    "Result": "result",
+    **dict.fromkeys(("CollectivesResult", "Result"), "result"),
     **dict.fromkeys(
         (
             "Collective",
@@ -80,34 +69,16 @@ _HOMES = {
         "scenario",
     ),
     **dict.fromkeys(("Swept", "sweep"), "sweeps"),
-    **dict.fromkeys(
-        (
-            "TrafficResult",
-            "TrafficRow",
-            "compare_traffic",
-            "simulate_traffic",
-            "simulate_traffic_many",
-        ),
-        "traffic",
-    ),
-    **dict.fromkeys(
-        (
-            "TrainingRow",
-            "WhatIf",
-            "compare_training",
-            "simulate_training",
-            "simulate_training_many",
-            "what_ifs",
-        ),
-        "training",
-    ),
+    "TrafficResult": "traffic_result",
     "TrainingResult": "training_result",
     **dict.fromkeys(("Trial", "Tuned", "tune"), "tuning"),
+    **dict.fromkeys(("WhatIf", "what_if"), "assumptions"),
 }
 
 __all__ = [
     "AllrailError",
     "Collective",
+    "CollectivesResult",
     "CommTask",
     "Communicator",
     "Dimension",
@@ -121,10 +92,8 @@ __all__ = [
     "Swept",
     "Traffic",
     "TrafficResult",
-    "TrafficRow",
     "TrainingError",
     "TrainingResult",
-    "TrainingRow",
     "Trial",
     "Tuned",
     "WhatIf",
@@ -133,8 +102,6 @@ __all__ = [
     "advise",
     "chunk_scheduler",
     "compare",
-    "compare_traffic",
-    "compare_training",
     "load_fabric",
     "load_plugin",
     "load_scenario",
@@ -142,14 +109,10 @@ __all__ = [
     "preset_names",
     "simulate",
     "simulate_many",
-    "simulate_traffic",
-    "simulate_traffic_many",
-    "simulate_training",
-    "simulate_training_many",
     "sweep",
     "tensor_scheduler",
     "tune",
-    "what_ifs",
+    "what_if",
 ]
 
 

@@ -1,9 +1,10 @@
-"""The verbs: `simulate`, `simulate_many`, `plan`, `compare`, `advise`.
+"""The verbs: `simulate`, `simulate_many`, `plan`, `advise`.
 
     result = allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"})
     result.time_us, result.utilisation
 
-Every predicted number comes from the world that the scenario names (`result.world`).
+They take scenarios of every kind: collectives, training steps, traffic. Every predicted number
+comes from the network model that the scenario names (`result.world`).
 """
 
 from __future__ import annotations
@@ -11,18 +12,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable
 from typing import Any
 
 from allrail import _core
 from allrail.arguments import checked
-from allrail.compared import speedup
-from allrail.errors import InputError
-from allrail.many import FailedRow, Progress, most, of_fabric, run_many
+from allrail.kinds import kind_of, needs, result_of
+from allrail.many import Progress, most, of_fabric, run_many
 from allrail.plans import Plan, is_cached, plan_for
-from allrail.plugins import registered
 from allrail.result import Result
 from allrail.scenario import (
     Fabric,
@@ -33,7 +30,7 @@ from allrail.scenario import (
     load_scenario,
 )
 from allrail.scenario.dimensions import dimensions_of
-from allrail.scenario.explain import at_place, from_core
+from allrail.scenario.explain import from_core
 from allrail.scenario.overrides import Sets
 
 
@@ -47,31 +44,35 @@ def simulate(
     cache: bool = True,
     progress: Progress | None = None,
 ) -> Result:
-    """Simulate a scenario.
+    """Simulate a scenario: collectives, training steps or traffic.
 
     Args:
         scenario: A file, a mapping or a `Scenario`.
         sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
-        plan: Run this plan, or the one in this file, instead of planning; in its own order unless
-            the scenario names one.
-        timeline: Whether the result holds every stage's times; a number: if so many at most.
+        plan: Of collectives: run this plan, or the one in this file, instead of planning; in its
+            own order unless the scenario names one.
+        timeline: Whether the result holds what happened when, of collectives every stage's times;
+            a number: if there are so many slices at most. Traffic has none.
         cache: Whether plans that are expensive to make are kept on disk.
         progress: Told how far it is, in long runs.
 
     Returns:
-        The result; its times are µs.
+        A `CollectivesResult`, `TrainingResult` or `TrafficResult`; times are µs.
 
     Raises:
         InputError: Something in the scenario or the plan is wrong.
     """
-    loaded = _of_collectives(load_scenario(scenario, sets=sets))
+    loaded = load_scenario(scenario, sets=sets)
     given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
-    if given is not None and "order" not in loaded.schedule.model_fields_set:
-        loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
+    if given is not None:
+        needs("collective", loaded)
+        if "order" not in loaded.schedule.model_fields_set:
+            loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
     kept = None
     planning_ms = 0.0
+    plans = kind_of(loaded) == "collective"
     try:
-        if given is None and cache and is_cached(loaded):
+        if plans and given is None and cache and is_cached(loaded):
             started = time.perf_counter()
             kept = plan_for(loaded)
             planning_ms = (time.perf_counter() - started) * 1e3
@@ -87,8 +88,9 @@ def simulate(
     if kept is not None:
         tree["host"]["planning_ms"] = planning_ms
         tree["host"]["wall_ms"] += planning_ms
-    tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return Result.from_dict(of_fabric(tree, loaded))
+    if plans:
+        tree["host"]["plan_cached"] = kept is not None and kept.cached
+    return result_of(loaded, of_fabric(tree, loaded))
 
 
 @checked
@@ -98,7 +100,7 @@ def simulate_many(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Simulate many scenarios at once, on all cores.
+    """Simulate many scenarios, of one kind or several, at once on all cores.
 
     Args:
         scenarios: Files, mappings or `Scenario`s.
@@ -111,13 +113,11 @@ def simulate_many(
     Raises:
         InputError: Something is wrong in one of them; its `index` says in which.
     """
-    trees = run_many(
-        scenarios,
-        check=_of_collectives,
-        threads=threads,
-        progress=progress,
-    )
-    return [Result.from_dict(tree) for tree in trees]
+    return [
+        one
+        for one in run_many(scenarios, threads=threads, progress=progress)
+        if isinstance(one, Result)
+    ]
 
 
 @checked
@@ -128,7 +128,7 @@ def plan(
     cache: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan a scenario without simulating it.
+    """Plan a scenario of collectives without simulating it.
 
     Args:
         scenario: A file, a mapping or a `Scenario`.
@@ -142,87 +142,11 @@ def plan(
     Raises:
         InputError: Something in the scenario is wrong.
     """
-    loaded = _of_collectives(load_scenario(scenario, sets=sets))
+    loaded = needs("collective", load_scenario(scenario, sets=sets))
     try:
         return plan_for(loaded, cache=cache, progress=progress)
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a comparison.
-
-    Attributes:
-        label: What differs from the other rows, such as `themis`.
-        sets: The overrides that made it.
-        scenario: What was simulated.
-        result: What came out.
-        speedup: Its bytes of collectives a second over those of the first row.
-    """
-
-    label: str
-    sets: dict[str, object]
-    scenario: Scenario
-    result: Result
-    speedup: float
-
-
-DEFAULT_POLICIES = ("baseline", "themis", "search")
-
-
-@checked
-def compare(
-    scenario: ScenarioLike,
-    *,
-    each: Mapping[str, Sequence[object]] | None = None,
-    sets: Sets = (),
-    timeline: bool | int = False,
-    cache: bool = True,
-    progress: Progress | None = None,
-    failed: list[FailedRow] | None = None,
-) -> list[Row]:
-    """Simulate variants of a scenario side by side.
-
-    Args:
-        scenario: A file, a mapping or a `Scenario`.
-        each: Values to go through by path, such as `{"fabric": ["today", "dgx2"]}`; several paths
-            give every combination. The three policies, and those that were registered, if left
-            out.
-        sets: Overrides for all of them.
-        timeline: Whether the results hold every stage's times; a number: if so many at most each.
-        cache: Whether plans that are expensive to make are kept on disk.
-        progress: Told how many are done.
-        failed: Takes the variants that are wrong, and the others run; if left out, the first of
-            them is raised.
-
-    Returns:
-        One row a variant; speed-ups are against the first.
-
-    Raises:
-        InputError: Something in one of them is wrong.
-    """
-    axes = each or {"schedule.policy": (*DEFAULT_POLICIES, *registered("chunk scheduler"))}
-    variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    base = _of_collectives(load_scenario(scenario, sets=sets))
-    rows: list[Row] = []
-    for done, variant in enumerate(variants):
-        if progress is not None:
-            progress(done, len(variants))
-        label = " ".join(str(value) for value in variant.values())
-        try:
-            loaded = load_scenario(base, sets=variant)
-            result = simulate(loaded, timeline=timeline, cache=cache)
-        except InputError as error:
-            if failed is None:
-                raise
-            failed.append(FailedRow(label, variant, error))
-            continue
-        first = rows[0].result if rows else result
-        rows.append(Row(label, variant, loaded, result, speedup(result, first)))
-    if progress is not None:
-        progress(len(variants), len(variants))
-    return rows
 
 
 @checked
@@ -249,31 +173,6 @@ def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, A
 
         raise from_core(error, places=Places({(): Place(loaded.name)})) from None
     return advice
-
-
-def _of_collectives(scenario: Scenario) -> Scenario:
-    """Return a scenario that has collectives; refuse one that has traffic or a workload."""
-    if scenario.workload is not None:
-        raise at_place(
-            InputError(
-                "it has a workload, whose collectives are planned as the step goes",
-                hint="`allrail simulate` and `allrail.simulate_training` take it",
-                field="workload",
-                value=scenario.workload.title,
-            ),
-            scenario._places,
-        )
-    if scenario.traffic is not None:
-        raise at_place(
-            InputError(
-                "it has traffic, which is neither planned nor a collective",
-                hint="`allrail simulate` and `allrail.simulate_traffic` take it",
-                field="traffic",
-                value=scenario.traffic.pattern,
-            ),
-            scenario._places,
-        )
-    return scenario
 
 
 def _check(plan: Plan, scenario: Scenario) -> None:

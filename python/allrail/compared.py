@@ -14,7 +14,7 @@ class Timed(Protocol):
         """How much it does: bytes of collectives or messages, samples of a step."""
 
     @property
-    def took_us(self) -> float:
+    def time_us(self) -> float:
         """In how long, µs."""
 
 
@@ -28,7 +28,7 @@ def speedup(one: Timed, rival: Timed) -> float:
         one: A result.
         rival: What it is compared with.
     """
-    return rival.took_us / one.took_us * (one.work / rival.work)
+    return rival.time_us / one.time_us * (one.work / rival.work)
 
 
 def fastest(results: Mapping[str, T]) -> tuple[str, T]:
@@ -37,7 +37,7 @@ def fastest(results: Mapping[str, T]) -> tuple[str, T]:
     Args:
         results: By name.
     """
-    return max(results.items(), key=lambda item: item[1].work / item[1].took_us)
+    return max(results.items(), key=lambda item: item[1].work / item[1].time_us)
 
 
 SAME = 5e-4
@@ -51,7 +51,7 @@ def leaders(results: Mapping[str, T]) -> list[str]:
     Args:
         results: By name.
     """
-    rates = {name: one.work / one.took_us for name, one in results.items()}
+    rates = {name: one.work / one.time_us for name, one in results.items()}
     best = max(rates.values())
     return [name for name, rate in rates.items() if rate >= best * (1 - SAME)]
 

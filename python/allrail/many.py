@@ -11,6 +11,8 @@ from typing import Any
 from allrail import _core
 from allrail.accuracy import known_of
 from allrail.errors import InputError
+from allrail.kinds import result_of
+from allrail.result import Result
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
 from allrail.scenario.fabric import Fabric
@@ -91,22 +93,20 @@ def _told(tree: dict[str, Any], scenario: Scenario, beside: Sequence[str]) -> di
 def run_many(
     scenarios: Iterable[ScenarioLike],
     *,
-    check: Callable[[Scenario], Scenario],
     threads: int | None,
     progress: Progress | None,
     keep_errors: bool = False,
-) -> list[Any]:
+) -> list[Result | InputError]:
     """Run scenarios in the core, on several cores.
 
     Args:
         scenarios: Files, mappings or `Scenario`s.
-        check: Refuses a scenario that the caller does not take.
         threads: How many cores to use; all if None.
         progress: Told how many are done.
         keep_errors: Whether the `InputError` of a scenario stands in its place, and the others run.
 
     Returns:
-        The results as plain values, in the same order.
+        The results, in the same order.
 
     Raises:
         InputError: Something is wrong in one of them; its `index` says in which.
@@ -114,14 +114,14 @@ def run_many(
     loaded = []
     for index, scenario in enumerate(scenarios):
         try:
-            loaded.append(check(load_scenario(scenario)))
+            loaded.append(load_scenario(scenario))
         except InputError as error:
             error.index = index
             raise
     beside = [_beside(one) for one in loaded]
     everything = [*loaded, *chain.from_iterable(beside)]
     texts = _core.simulate_many([one.to_json() for one in everything], threads, progress)
-    results: list[Any] = []
+    results: list[Result | InputError] = []
     at = len(loaded)
     for index, text in enumerate(texts[:at]):
         mine, at = texts[at : at + len(beside[index])], at + len(beside[index])
@@ -131,7 +131,7 @@ def run_many(
                 raise tree
             results.append(tree)
         else:
-            results.append(_told(tree, loaded[index], mine))
+            results.append(result_of(loaded[index], _told(tree, loaded[index], mine)))
     return results
 
 

@@ -44,11 +44,33 @@ class _Parts(_Record, Mapping[str, Any]):
         return len(self.PARTS)
 
 
-class _Whole(_Record):
-    """A simulation's result, and the JSON object that it was made from."""
+class Result(_Record):
+    """A simulation's result: `CollectivesResult`, `TrainingResult` or `TrafficResult`, by its kind.
+
+    Attributes:
+        kind: The key of the scenario that it is of: `collective`, `workload` or `traffic`.
+        raw: The JSON object that it was made from.
+    """
 
     __slots__ = ()
+    kind: ClassVar[str]
     raw: Mapping[str, Any]
+    if TYPE_CHECKING:
+
+        @property
+        def time_us(self) -> float:
+            """Until all is over, or of a steady step, µs."""
+
+        @property
+        def notes(self) -> tuple[str, ...]:
+            """What was assumed, left out or scaled."""
+
+        @property
+        def work(self) -> float:
+            """How much it does, as results are compared: bytes, samples of a step."""
+
+        # What its kind alone has. A type checker knows it after `isinstance`.
+        def __getattr__(self, name: str) -> Any: ...
 
     def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
         """Return it as the JSON object of `--json`.
@@ -208,8 +230,8 @@ class Stage(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result(_Whole):
-    """A simulation's result.
+class CollectivesResult(Result):
+    """What collectives came to; the names are those of `--json`.
 
     Attributes:
         time_us: Until the last byte of the last collective has arrived, µs.
@@ -243,6 +265,7 @@ class Result(_Whole):
         raw: The JSON object that it was made from.
     """
 
+    kind: ClassVar[str] = "collective"
     time_us: float
     ideal_time_us: float
     bound_time_us: float
@@ -278,9 +301,10 @@ class Result(_Whole):
         return float(sum(one.size_bytes for one in self.collectives))
 
     @property
-    def took_us(self) -> float:
-        """The time, µs, as every kind of result has it."""
-        return self.time_us
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed, or is otherwise than it was asked for."""
+        told = (self.simulated_as, self.counted, self.behind_baseline)
+        return tuple(one for one in told if one is not None)
 
     @property
     def starved_us(self) -> tuple[float, ...] | None:

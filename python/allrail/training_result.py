@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from allrail.accuracy import Known
-from allrail.result import DimensionResult, _Parts, _Record, _Whole
+from allrail.result import DimensionResult, Result, _names, _Parts, _Record
 
 PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
 """What communication is for, in the order of tables and pictures."""
@@ -349,7 +349,7 @@ ROUNDED = 1.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingResult(_Whole):
+class TrainingResult(Result):
     """What a training step came to; the names are those of `--json`.
 
     Attributes:
@@ -400,6 +400,7 @@ class TrainingResult(_Whole):
         raw: The JSON object that it was made from.
     """
 
+    kind: ClassVar[str] = "workload"
     step_time_us: float
     first_step_time_us: float
     steps_us: tuple[float, ...]
@@ -460,8 +461,8 @@ class TrainingResult(_Whole):
         return None if self.known_error is None else Known.from_tree(self.known_error)
 
     @property
-    def took_us(self) -> float:
-        """The step, µs, as every kind of result has it."""
+    def time_us(self) -> float:
+        """The step, µs: `step_time_us` by the name that every kind of result has."""
         return self.step_time_us
 
     @classmethod
@@ -471,7 +472,7 @@ class TrainingResult(_Whole):
         Args:
             tree: Its keys and values.
         """
-        values = {name: tree[name] for name in _NAMES if name in tree}
+        values = {name: tree[name] for name in _names(cls) if name in tree}
         values["exposed_us"] = Exposed.from_dict(tree["exposed_us"])
         if tree.get("memory") is not None:
             values["memory"] = Memory.from_dict(tree["memory"])
@@ -520,4 +521,3 @@ _LISTS: dict[str, type[_Record]] = {
     "actors": ActorResult,
     "timeline": Slice,
 }
-_NAMES = [name for name in TrainingResult.__dataclass_fields__ if name != "raw"]

@@ -160,7 +160,7 @@ class TestAnswers:
         (folder / "step.yaml").write_text(STEP)
         allrail.load_plugin("mine.py")
         with pytest.raises(allrail.InputError, match="division by zero") as caught:
-            allrail.simulate_training("step.yaml")
+            allrail.simulate("step.yaml")
         assert (caught.value.source, caught.value.line) == ("mine.py", 6)
 
     def test_of_several_scenarios_the_first_is_named(self, folder):

@@ -153,10 +153,10 @@ class TestAnswers:
         (folder / "mine.py").write_text(plugin(rest))
         allrail.load_plugin("mine.py")
         with pytest.raises(allrail.InputError) as caught:
-            allrail.simulate_training("step.json", sets=sets)
+            allrail.simulate("step.json", sets=sets)
         assert (caught.value.source, caught.value.line) == ("mine.py", 3)
         # What went wrong once is over: the same process goes on.
-        assert allrail.simulate_training("step.json", sets={"schedule.tensor": "fifo"})
+        assert allrail.simulate("step.json", sets={"schedule.tensor": "fifo"})
 
     @pytest.mark.parametrize("rest", ["    return 1 / 0", CHOOSE.format("return None")])
     def test_in_a_comparison(self, rest, folder, allrail_cli):
@@ -172,7 +172,7 @@ class TestAnswers:
         allrail.load_plugin("mine.py")
         before = set(threading.enumerate())
         with pytest.raises(allrail.InputError, match="it has not answered"):
-            allrail.simulate_training("step.json")
+            allrail.simulate("step.json")
         until = time.monotonic() + 60
         while not set(threading.enumerate()) <= before and time.monotonic() < until:
             time.sleep(0.01)
@@ -188,7 +188,7 @@ class TestAnswers:
         allrail.load_plugin("mine.py")
         sets = {"schedule.tensor": {"policy": "mine", "exchange": "parameter_server"}}
         with pytest.raises(allrail.InputError, match="otherwise for another worker"):
-            allrail.simulate_training("step.json", sets=sets)
+            allrail.simulate("step.json", sets=sets)
 
 
 # The file, the line that is named, a part of why, a part of the hint.
@@ -231,4 +231,4 @@ class TestFiles:
         (folder / "mine.py").write_text(both)
         assert allrail.load_plugin("mine.py") == ["mine", "mine"]
         sets = {"schedule.policy": "mine"}
-        assert allrail.simulate_training("step.json", sets=sets).policy == "mine"
+        assert allrail.simulate("step.json", sets=sets).policy == "mine"

@@ -274,4 +274,4 @@ def test_files_of_several_kinds_are_not_compared(folder, allrail_cli):
     (folder / "one.yaml").write_text(text)
     outcome = allrail_cli("compare", "step.yaml", "one.yaml")
     assert outcome.status == 2
-    assert "no workload" in outcome.stderr
+    assert "jobs of several kinds" in outcome.stderr

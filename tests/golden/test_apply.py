@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from allrail import simulate_training
+from allrail import simulate
 from allrail.apply import TARGETS, apply
 from allrail.errors import InputError
 from allrail.runtime.job import find_job
@@ -101,7 +101,7 @@ def test_buckets_are_those_of_the_simulator(tmp_path):
     rows = [line[1:].split() for line in text.splitlines() if line.startswith("#  ")]
     sizes = [int(size.replace(",", "")) for size, _ in rows]
     # All gradients, once.
-    memory = simulate_training(scenario).memory
+    memory = simulate(scenario).memory
     assert sum(sizes) == memory.gradients
     # A bucket closes as soon as it holds its cap: all but the first and the last do.
     assert all(size >= 6e6 for size in sizes[1:-1])

@@ -99,7 +99,7 @@ def custom(tmp_path):
 
 def total(case) -> float:
     """The step, in ns."""
-    return sum(allrail.simulate_training(case.scenario).to_dict()["steps_us"]) * 1e3
+    return sum(allrail.simulate(case.scenario).to_dict()["steps_us"]) * 1e3
 
 
 def refused(read) -> str:
@@ -161,7 +161,7 @@ def test_a_scenario_that_was_written_is_the_same(custom, tmp_path):
     case = custom()()
     (tmp_path / "s.json").write_text(json.dumps(case.scenario))
     again = allrail.load_scenario(tmp_path / "s.json")
-    assert sum(allrail.simulate_training(again).to_dict()["steps_us"]) * 1e3 == total(case)
+    assert sum(allrail.simulate(again).to_dict()["steps_us"]) * 1e3 == total(case)
 
 
 def rewritten(tmp_path, rank, change):

@@ -70,7 +70,7 @@ def on_a_ring(workload):
 
 def steps(scenario) -> list[float]:
     """How long each step takes, in us."""
-    return allrail.simulate_training(scenario).to_dict()["steps_us"]
+    return allrail.simulate(scenario).to_dict()["steps_us"]
 
 
 def test_a_pipeline_that_was_exported_takes_as_long_when_it_is_read(tmp_path):

@@ -76,24 +76,22 @@ def quartet(tmp_path):
 
 def refused(read, **options) -> str:
     with pytest.raises(InputError) as told:
-        allrail.simulate_training(read(**options).scenario)
+        allrail.simulate(read(**options).scenario)
     return str(told.value)
 
 
 def test_alike_ranks_are_a_class_and_links_are_asked_for(quartet):
     read = quartet()
     assert read().scenario["world"] == "dims"
-    unaware = allrail.simulate_training(read().scenario).to_dict()["steps_us"]
-    aware = allrail.simulate_training(read(world="links").scenario).to_dict()["steps_us"]
+    unaware = allrail.simulate(read().scenario).to_dict()["steps_us"]
+    aware = allrail.simulate(read(world="links").scenario).to_dict()["steps_us"]
     # A ring's messages cross one link each and meet nobody.
     assert sum(aware) == pytest.approx(sum(unaware), rel=0.005)
 
 
 def test_a_reduction_waits_for_memory(quartet):
-    fast = allrail.simulate_training(quartet()().scenario).to_dict()["steps_us"]
-    slow = allrail.simulate_training(quartet(**{"local-mem-bw": 50})().scenario).to_dict()[
-        "steps_us"
-    ]
+    fast = allrail.simulate(quartet()().scenario).to_dict()["steps_us"]
+    slow = allrail.simulate(quartet(**{"local-mem-bw": 50})().scenario).to_dict()["steps_us"]
     # A gradient's all-reduce is exposed: a quarter of 1 MiB in each of three steps, read twice and
     # written once.
     more = 3 * 3 * 2**20 / 4 * (1 / 50e3 - 1 / 1600e3)
@@ -107,7 +105,7 @@ def test_a_group_may_be_written_as_a_decimal(quartet, tmp_path):
     for rank in range(4):
         (tmp_path / f"g.{rank}.et").write_bytes(GROUPED)
     named = read(workload=tmp_path / "g", comm_group=tmp_path / "groups.json")
-    assert allrail.simulate_training(named.scenario).step_time_us > 0
+    assert allrail.simulate(named.scenario).step_time_us > 0
 
 
 def test_remote_memory_is_read_for_what_is_not_modelled(quartet, tmp_path):

@@ -85,7 +85,7 @@ def test_astra_sims_samples(astra_case):
 
     case = read()
     if astra_case.get("needs") == "training":
-        step = allrail.simulate_training(case.scenario).to_dict()
+        step = allrail.simulate(case.scenario).to_dict()
         row = columns(case, result=step)
         tolerance = astra_case["tolerance"]
         assert float(row["TotalTime(us)"]) == pytest.approx(astra_case["time_us"], rel=tolerance)
@@ -396,7 +396,7 @@ class TestLoops:
     def test_compute_is_what_the_loop_runs(self, loop, line, compute_ns):
         case = loop(line)
         assert case.compute_ns == compute_ns
-        step = allrail.simulate_training(case.scenario)
+        step = allrail.simulate(case.scenario)
         assert step.to_dict()["compute_us"] == pytest.approx(compute_ns / 1e3)
 
     def test_a_model_that_ends_within_a_dimension_cuts_it(self, loop):
@@ -407,7 +407,7 @@ class TestLoops:
 
     def test_passes_add_up(self, loop):
         one, three = (
-            columns(case, result=allrail.simulate_training(case.scenario).to_dict())
+            columns(case, result=allrail.simulate(case.scenario).to_dict())
             for case in (loop("MODEL"), loop("MODEL", num_passes=3))
         )
         for name in ("TotalTime(us)", "ComputeTime(us)", "ExposedCommunicationTime(us)"):
@@ -417,8 +417,8 @@ class TestLoops:
         case = loop("HYBRID_DATA_MODEL", system="3d_switch_themis.txt")
         path = tmp_path / "case.yaml"
         path.write_text(scenario_yaml(case))
-        ours = allrail.simulate_training(path).to_dict()
-        theirs = allrail.simulate_training(case.scenario).to_dict()
+        ours = allrail.simulate(path).to_dict()
+        theirs = allrail.simulate(case.scenario).to_dict()
         del ours["host"], theirs["host"]
         assert ours == theirs
 
@@ -435,7 +435,7 @@ class TestLoops:
         warning = case.warning or ""
         assert "`pp`" in warning
         assert "SimAI's analytical mode would add a bubble of 1 of" in warning
-        assert allrail.simulate_training(case.scenario).to_dict()["step_time_us"] > 0
+        assert allrail.simulate(case.scenario).to_dict()["step_time_us"] > 0
 
     def test_simais_pipeline_changes_its_groups_and_nothing_else(self, files):
         """Eight NPUs a model, two stages: 32 replicas in place of 64 reduce gradients."""
@@ -447,7 +447,7 @@ class TestLoops:
                 f"a -1 700 ALLREDUCE 65536 600 REDUCESCATTER 65536 500 {gradient} 1\n"
                 "b -1 700 ALLGATHER 65536 600 NONE 0 500 BROADCAST 64 1\n"
             )
-            result = allrail.simulate_training(read(files).scenario).to_dict()
+            result = allrail.simulate(read(files).scenario).to_dict()
             sent = [one["bytes_per_npu"] for one in result["dimensions"]]
             return result["step_time_us"], sent
 
@@ -465,7 +465,7 @@ class TestLoops:
                 f"HYBRID_TRANSFORMER model_parallel_NPU_group: 8 {options}\n1\n"
                 f"a -1 700 ALLGATHER {size} 600 NONE 0 500 NONE 0 1\n"
             )
-            return allrail.simulate_training(read(files).scenario).to_dict()["step_time_us"]
+            return allrail.simulate(read(files).scenario).to_dict()["step_time_us"]
 
         assert step("ga: 1", 8 * 65536) == step("", 65536)
         assert step("ga: 1", 65536) < step("", 65536)

@@ -38,7 +38,7 @@ def test_training_steps_run(world):
         "iterations": 2,
         "compute": {"peak": "100000 TFLOP/s", "efficiency": 1.0},  # next to no time
     }
-    result = allrail.simulate_training(scenario(world, workload=workload)).to_dict()
+    result = allrail.simulate(scenario(world, workload=workload)).to_dict()
     # 553 MB of gradients, 3/4 of a quarter of them twice at 50 GB/s.
     assert 4150 < result["exposed_us"]["data"] < 4180
 
@@ -90,7 +90,7 @@ def test_any_graph_outside_runs(world, outside):
         "batch_per_replica": 4,
         "compute": {"peak": "10 TFLOP/s", "memory_bandwidth": "1 TB/s"},
     }
-    step = allrail.simulate_training({**tree, "workload": workload})
+    step = allrail.simulate({**tree, "workload": workload})
     assert step.npus == 12
     assert any("12 of" in note and "idle" in note for note in step.notes)
     assert any("over cables" in note for note in step.notes)
@@ -137,5 +137,5 @@ def test_presets_train_in_all_worlds(fabric):
         tree = {"schema_version": 1, "fabric": fabric, "world": world, "workload": workload}
         if world == "packets":
             tree["packets"] = packets
-        times[world] = allrail.simulate_training(tree).step_time_us
+        times[world] = allrail.simulate(tree).step_time_us
     assert max(times.values()) < 1.1 * min(times.values()), times

@@ -41,7 +41,7 @@ def scenario(schedule=None, **workload):
 
 
 def simulated(*args, **workload):
-    result = allrail.simulate_training(scenario(*args, **workload)).to_dict()
+    result = allrail.simulate(scenario(*args, **workload)).to_dict()
     return result, result["dimensions"][0]["bytes_per_npu"]
 
 

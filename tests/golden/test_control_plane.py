@@ -111,7 +111,7 @@ def test_other_collectives_of_a_step_are_asked_for_too() -> None:
     """Of three steps and three other ranks: a request and an answer each, 100 bytes."""
 
     def entries(**keys: Any) -> int:
-        talk = allrail.simulate_training(step(**keys)).coordinators
+        talk = allrail.simulate(step(**keys)).coordinators
         assert talk is not None
         assert talk.bytes is not None
         return talk.bytes - 8 * talk.messages

@@ -21,7 +21,6 @@ from allrail.network_accuracy import network_line
 from allrail.results import write_results
 from allrail.scenario import load_scenario
 from allrail.scenario.presets import read_fabric
-from allrail.training import simulate_training_many
 from reference import needs
 
 
@@ -80,7 +79,7 @@ def test_times_of_collectives_are_off_by_it_and_by_no_more() -> None:
 
 
 def test_computing_is_not_off_by_it() -> None:
-    result = allrail.simulate_training(training(error=0.5))
+    result = allrail.simulate(training(error=0.5))
     assert result.error_low_us is not None
     assert result.error_high_us is not None
     assert result.error_low_us < result.step_time_us < result.error_high_us
@@ -89,14 +88,14 @@ def test_computing_is_not_off_by_it() -> None:
 
 
 def test_a_larger_error_makes_a_wider_bar() -> None:
-    bars = [allrail.simulate_training(training(error=error)) for error in (0.05, 0.1, 0.4)]
+    bars = [allrail.simulate(training(error=error)) for error in (0.05, 0.1, 0.4)]
     lows, highs = [one.error_low_us for one in bars], [one.error_high_us for one in bars]
     assert lows == sorted(lows, reverse=True)  # type: ignore[type-var]
     assert highs == sorted(highs)  # type: ignore[type-var]
 
 
 def test_none_is_made_up() -> None:
-    for result in (allrail.simulate(collective()), allrail.simulate_training(training())):
+    for result in (allrail.simulate(collective()), allrail.simulate(training())):
         assert result.error_low_us is None
         assert result.error_high_us is None
         assert "error_low_us" not in result.raw
@@ -112,8 +111,8 @@ def test_many_say_the_same_as_one() -> None:
             alone.error_high_us,
         )
     steps = [training(error=0.2), training()]
-    for one, step in zip(steps, simulate_training_many(steps), strict=True):
-        told = allrail.simulate_training(one)
+    for one, step in zip(steps, simulate_many(steps), strict=True):
+        told = allrail.simulate(one)
         assert (step.error_low_us, step.error_high_us) == (told.error_low_us, told.error_high_us)
 
 
@@ -175,7 +174,7 @@ def compared(device: str, precision: str, launch: str) -> list[float]:
 
 
 def test_a_step_says_what_is_known_of_its_own_error() -> None:
-    known = allrail.simulate_training(step()).known
+    known = allrail.simulate(step()).known
     assert known is not None
     off = compared("a100", "16 bits", "fused")
     assert known.computing.runs == len(off) >= 10
@@ -191,7 +190,7 @@ def test_a_step_says_what_is_known_of_its_own_error() -> None:
 def test_a_measured_network_is_one_part_of_three() -> None:
     one = step()
     one["fabric"]["error"] = 0.25
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     known = result.known
     assert known is not None
     assert known.network is not None
@@ -213,7 +212,7 @@ def test_a_measured_network_is_one_part_of_three() -> None:
     ],
 )
 def test_where_no_run_was_compared_nothing_is_made_up(compute: dict[str, Any], why: str) -> None:
-    known = allrail.simulate_training(step(**compute)).known
+    known = allrail.simulate(step(**compute)).known
     assert known is not None
     assert (known.computing.runs, known.computing.bar, known.together) == (0, None, None)
     assert known.told.startswith(f"error: computing unknown, {why}; ")

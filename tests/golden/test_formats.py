@@ -58,8 +58,8 @@ def test_an_exported_step_takes_as_long(folder, allrail_cli):
     told = json.loads(outcome.stdout)
     assert (told["files"], told["folder"], told["name"]) == (8, "out", "scenario")
     assert len(list((folder / "out").glob("scenario.*.et"))) == 8
-    ours = allrail.simulate_training("scenario.yaml").to_dict()
-    theirs = allrail.simulate_training(traced(path=str(folder / "out" / "scenario"))).to_dict()
+    ours = allrail.simulate("scenario.yaml").to_dict()
+    theirs = allrail.simulate(traced(path=str(folder / "out" / "scenario"))).to_dict()
     for key in ("step_time_us", "compute_us", "exposed_us"):
         assert theirs[key] == ours[key]
 
@@ -71,9 +71,9 @@ def test_ranks_that_are_alike_are_written_once(folder, allrail_cli):
     assert json.loads(outcome.stdout)["files"] == 1
     listed = json.loads((folder / "out" / "scenario.ranks.json").read_text())
     assert listed == {"0": list(range(8))}
-    ours = allrail.simulate_training("scenario.yaml").to_dict()
+    ours = allrail.simulate("scenario.yaml").to_dict()
     tree = traced(path=str(folder / "out" / "scenario"))
-    theirs = allrail.simulate_training(tree).to_dict()
+    theirs = allrail.simulate(tree).to_dict()
     for key in ("npus", "step_time_us", "compute_us", "exposed_us"):
         assert theirs[key] == ours[key]
     told = json.loads(allrail_cli("import", "out/scenario.0.et", "-o", "all", "--json").stdout)
@@ -81,14 +81,14 @@ def test_ranks_that_are_alike_are_written_once(folder, allrail_cli):
     # All ranks' files in the same place are no longer one's.
     assert allrail_cli(*export[:4]).status == 0
     assert not (folder / "out" / "scenario.ranks.json").exists()
-    assert allrail.simulate_training(tree).to_dict()["step_time_us"] == ours["step_time_us"]
+    assert allrail.simulate(tree).to_dict()["step_time_us"] == ours["step_time_us"]
 
 
 def test_a_trace_of_eight_ranks_runs_on_a_thousand(folder, allrail_cli):
     allrail_cli("export", "scenario.yaml", "--chakra", "out", "--name", "t")
     tree = traced(path=str(folder / "out" / "t"), scale={})
     tree["fabric"]["dimensions"][1]["size"] = 256
-    assert allrail.simulate_training(tree).to_dict()["npus"] == 1024
+    assert allrail.simulate(tree).to_dict()["npus"] == 1024
     outcome = allrail_cli("import", "out/t.0.et", "--npus", "64", "-o", "big", "--json")
     assert outcome.status == 0, outcome.stderr
     told = json.loads(outcome.stdout)

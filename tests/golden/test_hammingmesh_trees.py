@@ -91,7 +91,7 @@ def test_the_command_says_which_part_it_computes(allrail_cli, monkeypatch):
 
 def share(fabric: dict, **traffic) -> float:
     scenario = {"schema_version": 1, "fabric": fabric, "traffic": traffic, "world": "flows"}
-    return float(allrail.simulate_traffic(scenario).to_dict()["share_of_injection"])
+    return float(allrail.simulate(scenario).to_dict()["share_of_injection"])
 
 
 MESH = {

@@ -8,7 +8,7 @@ import re
 import click
 import pytest
 
-from allrail import api, graphs, placement
+from allrail import graphs, kinds, placement
 from allrail.cli import layout_job, main, options, report
 from allrail.layouts import HEADROOM
 from allrail.scenario.fields import names
@@ -24,7 +24,7 @@ def queue(name):
 STATED = {
     "--timeline": f"{options.MOST_SLICES:,} slices",
     "--cache": "on by default",
-    "compare --policy": f"{','.join(api.DEFAULT_POLICIES)} if left out",
+    "compare --policy": f"{','.join(kinds.DEFAULT_POLICIES)} if left out",
     "--device": f"else {layout_job._DEVICE}",
     "--launch": f"else {layout_job._LAUNCH}",
     "plan --headroom": f"[default: {100 * HEADROOM:g}]",

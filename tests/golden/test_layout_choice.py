@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from allrail import _core, preset_names, simulate_training
+from allrail import _core, preset_names, simulate
 from allrail.apply import apply, offers
 from allrail.apply.decision import Decision
 from allrail.cli.layout_job import job_of
@@ -330,7 +330,7 @@ def test_a_layout_of_one_s_own_is_judged_beside_the_best(tmp_path):
     own = {"tp": 4, "sp": True, "pp": 4, "dp": 1, "microbatches": count}
     tree = best.layout.scenario(job, recompute="none", microbatches=1)
     tree["workload"] |= {"batch_per_replica": 64, "parallelism": own}
-    assert mine.step_s == pytest.approx(simulate_training(tree).step_time_us / 1e6, rel=0.03)
+    assert mine.step_s == pytest.approx(simulate(tree).step_time_us / 1e6, rel=0.03)
     assert mine.step_s > best.step_s
     assert why_it_loses(mine, best)
     # The best one's own scenario is as good as it is.
@@ -428,7 +428,7 @@ def test_overrides_are_of_every_layout_and_of_what_is_written(folder, allrail_cl
     [best] = [one for one in found["ranked"] if one["name"] == found["recommended"]]
     tuned = found["schedules"][0]
     assert tuned["before_s"] == best["step_s"]
-    again = simulate_training(tree).step_time_us / 1e6
+    again = simulate(tree).step_time_us / 1e6
     assert again == pytest.approx(tuned["step_s"], rel=0.02)
 
 
@@ -567,11 +567,3 @@ def test_a_fabric_s_device_is_one_that_is_known(folder):
     with pytest.raises(InputError, match="a preset of a device") as error:
         load_any_fabric("mine.yaml")
     assert "did you mean `h100`" in error.value.hint
-
-
-def test_a_format_that_a_device_has_not_is_refused_where_it_is_asked_for(allrail_cli):
-    asked = ["plan", "--model", "llama3_8b", "--fabric", "v100-pcie", "--npus", "2"]
-    told = allrail_cli(*asked, "--device", "v100", "--precision", "bf16")
-    assert told.status == 2
-    assert "`v100` has no products in bf16" in told.stderr
-    assert "`--precision fp16`" in told.stderr

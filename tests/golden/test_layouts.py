@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from allrail import simulate_training
+from allrail import simulate
 from allrail.layouts import Job, Layout, search, space
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
@@ -68,7 +68,7 @@ def test_the_best_is_what_simulate_says_it_is():
     best = search(job, space(job, SIZES).layouts).ranked[0]
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
-    told = simulate_training(tree)
+    told = simulate(tree)
     assert best.step_s == pytest.approx(told.step_time_us / 1e6, rel=0.02)
     assert best.tokens_per_s_per_npu == pytest.approx(
         told.throughput.tokens_per_s_per_npu, rel=0.02
@@ -110,7 +110,7 @@ def test_dp_lies_inside_of_pp_where_that_is_another_dimension(inside, places):
     assert found
     tree = found[0].scenario(job, recompute="none", microbatches=4)
     assert tree["workload"]["parallelism"].get("map") == places
-    simulate_training(tree)
+    simulate(tree)
 
 
 def test_the_head_takes_the_place_of_layers():
@@ -137,7 +137,7 @@ def test_a_step_from_few_microbatches_is_that_of_all(layout):
     job = a_job(global_batch=128)
     [one] = search(job, [layout]).ranked
     tree = layout.scenario(job, recompute=one.recompute, microbatches=layout.microbatches(job))
-    assert one.step_s == pytest.approx(simulate_training(tree).step_time_us / 1e6, rel=0.03)
+    assert one.step_s == pytest.approx(simulate(tree).step_time_us / 1e6, rel=0.03)
 
 
 def test_the_least_recomputation_that_fits_is_taken():
@@ -159,7 +159,7 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
     found = json.loads(told.stdout)
     best = found["ranked"][0]
     tree = yaml.safe_load(out.read_text())
-    assert simulate_training(tree).step_time_us / 1e6 == pytest.approx(
+    assert simulate(tree).step_time_us / 1e6 == pytest.approx(
         found["schedules"][0]["step_s"], rel=0.02
     )
     assert found["schedules"][0]["name"] == best["name"]

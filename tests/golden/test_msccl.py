@@ -128,7 +128,7 @@ def run(tmp_path):
             "world": world,
             "workload": {"model": {"trace": trace}, "iterations": 1},
         }
-        return allrail.simulate_training(scenario).step_time_us
+        return allrail.simulate(scenario).step_time_us
 
     return run
 
@@ -268,5 +268,5 @@ def test_astra_sim_s_key_takes_one(tmp_path):
     case = read_case(tmp_path / "network.yml", **files, world="dims")
     # Six steps of a quarter at 50 GiB/s, over the switch's two links of 500 ns.
     expected = 6 * (SIZE / 4 / (50 * 2**30) * 1e6 + 1)
-    step = allrail.simulate_training(case.scenario).step_time_us
+    step = allrail.simulate(case.scenario).step_time_us
     assert step == pytest.approx(expected, rel=0.01)

@@ -45,7 +45,7 @@ def test_the_default_on_a_graph_is_what_is_counted_to_be_the_fastest(name, faste
 
 def test_a_step_on_rails_that_miss_a_nic_takes_the_fastest_too():
     path = field("09-graph-default-algorithm/step.yaml")
-    default = allrail.simulate_training(path)
+    default = allrail.simulate(path)
     assert default.step_time_us == pytest.approx(696_173, rel=0.01)
     assert default.dimensions[0].algorithm != "halving_doubling"
 
@@ -64,7 +64,7 @@ def test_a_torus_with_a_twist_has_the_cables_of_the_graph(tmp_path):
         "traffic": {"pattern": "all_to_all", "size": "1 MiB"},
         "world": "flows",
     }
-    times = [allrail.simulate_traffic({**one, "fabric": fabric}) for fabric in (graph, torus)]
+    times = [allrail.simulate({**one, "fabric": fabric}) for fabric in (graph, torus)]
     assert times[0].time_us == pytest.approx(times[1].time_us, rel=1e-6)
     collective = {
         "schema_version": 1,

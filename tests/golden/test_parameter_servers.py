@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import allrail
+from allrail.api import simulate_many
 from allrail.reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
-from allrail.training import simulate_training_many
 
 POLICIES: list[dict[str, Any]] = [
     {"policy": "fifo", "barrier": False},
@@ -29,7 +29,7 @@ def test_urgency_gains_where_the_link_binds_and_loses_nowhere(colocated) -> None
         trees = [network.scenario(case, policy) for policy in POLICIES]
         for tree in trees:
             tree["schedule"]["tensor"]["servers"]["colocated"] = colocated
-        fifo, ours, p3 = (result.step_time_us for result in simulate_training_many(trees))
+        fifo, ours, p3 = (result.step_time_us for result in simulate_many(trees))
         assert ours < fifo
         # Each of P3's slices costs 30 us of overhead and latency, on co-located links twice.
         assert p3 < (1.2 if colocated else 1.0) * fifo
@@ -54,7 +54,7 @@ def test_few_servers_of_many_workers_do_not_serve_them_one_after_the_other(
         tree = Network(workers, "10 Gb/s", machine=None).scenario(RESNET50, policy)
         tree["schedule"]["tensor"]["servers"] = servers
         trees.append(tree)
-    fifo, ours = (result.step_time_us for result in simulate_training_many(trees))
+    fifo, ours = (result.step_time_us for result in simulate_many(trees))
     assert ours < fifo
 
 
@@ -66,7 +66,7 @@ def test_urgency_costs_no_more_than_one_partition_over_few_servers(workers, coun
         tree = Network(workers, "10 Gb/s", machine=None).scenario(RESNET50, policy)
         tree["schedule"]["tensor"]["servers"] = {"count": count, "colocated": False}
         trees.append(tree)
-    fifo, ours = (result.step_time_us for result in simulate_training_many(trees))
+    fifo, ours = (result.step_time_us for result in simulate_many(trees))
     # All workers' copies of 4 MiB, pushed and pulled over the links of all servers.
     partition = 2 * workers * (4 << 20) / 1_250 / count
     assert ours < fifo + partition
@@ -77,7 +77,7 @@ def _step(servers: dict[str, Any], **workload: Any) -> Any:
     scenario = Network(4, "10 Gb/s", machine=None).scenario(RESNET50, tensor, **workload)
     # Not what the testbed says of servers.
     scenario["schedule"]["tensor"]["servers"] = servers
-    return allrail.simulate_training(scenario)
+    return allrail.simulate(scenario)
 
 
 def test_a_straggler_is_waited_for_and_others_have_pushed_meanwhile() -> None:
@@ -104,6 +104,6 @@ def test_a_machine_of_eight_gpus_sums_before_it_pushes() -> None:
     network, alone = Network(16), Network(16, machine=None)
     for case in (VGG16, RESNET50):
         trees = [one.scenario(case, {"policy": "bytescheduler"}) for one in (network, alone)]
-        buses, links = simulate_training_many(trees)
+        buses, links = simulate_many(trees)
         assert buses.step_time_us > links.step_time_us
         assert [dimension.size for dimension in buses.dimensions] == [8, 16]

@@ -103,21 +103,21 @@ def test_a_placed_job_takes_as_long_as_on_a_mesh_of_its_own(fabric, options):
     seen = 0
     for job in where.jobs:
         tree = where.scenario(job)
-        placed = allrail.simulate_training(tree)
+        placed = allrail.simulate(tree)
         alone = {**tree, "placement": "in_order"}
         alone["fabric"] = {
             **tree["fabric"],
             "grid": [len(job.columns), len(job.rows)],
             "failed_boards": [],
         }
-        own = allrail.simulate_training(alone)
+        own = allrail.simulate(alone)
         if 1 in (len(job.rows), len(job.columns)):
             continue  # a mesh of one line of boards closes by cables, not by trees
         seen += 1
         assert placed.step_time_us == pytest.approx(own.step_time_us, rel=1e-9)
         shuffled = {**tree, "placement": tree["placement"][::-2] + tree["placement"][::2]}
         if len(set(shuffled["placement"])) == len(tree["placement"]):
-            assert allrail.simulate_training(shuffled).step_time_us > 1.05 * own.step_time_us
+            assert allrail.simulate(shuffled).step_time_us > 1.05 * own.step_time_us
     assert seen
 
 
@@ -132,10 +132,10 @@ def test_a_job_of_three_dimensions_takes_as_long_as_on_a_mesh_of_its_own():
         tree = where.scenario(job)
         own = whereabouts({**CUBE, "grid": list(job.shape)}, mix=[(job.shape, 1)])
         alone = own.scenario(own.jobs[0])
-        times = [allrail.simulate_training(one).step_time_us for one in (tree, alone)]
+        times = [allrail.simulate(one).step_time_us for one in (tree, alone)]
         assert times[0] == pytest.approx(times[1], rel=1e-9)
         mixed = {**tree, "placement": tree["placement"][1::2] + tree["placement"][::2]}
-        assert allrail.simulate_training(mixed).step_time_us > 1.05 * times[1]
+        assert allrail.simulate(mixed).step_time_us > 1.05 * times[1]
     assert seen
 
 
@@ -192,7 +192,7 @@ def test_every_placed_job_runs_in_both_network_models():
     where = whereabouts(MESH, mix=SHAPES)
     for job in where.jobs:
         flows, packets = (
-            allrail.simulate_training(where.scenario(job, world=world)).step_time_us
+            allrail.simulate(where.scenario(job, world=world)).step_time_us
             for world in ("flows", "packets")
         )
         assert packets == pytest.approx(flows, rel=0.1)

@@ -137,7 +137,7 @@ class TestTraining:
 
     @pytest.mark.parametrize("tensor", ["fifo", "bytescheduler"])
     def test_a_step_takes_the_time_of_its_twin(self, tensor):
-        rows = allrail.compare_training(
+        rows = allrail.compare(
             EXAMPLE / "step.yaml",
             each={"schedule.policy": ["baseline", "twin"]},
             sets={"schedule.tensor": tensor, "schedule.order": "fifo"},
@@ -146,7 +146,7 @@ class TestTraining:
 
     def test_what_ifs_ask_it_too(self):
         sets = {"schedule.policy": "twin"}
-        rows = allrail.what_ifs(EXAMPLE / "step.yaml", ["dim1_x2", "ideal_schedule"], sets=sets)
+        rows = allrail.what_if(EXAMPLE / "step.yaml", ["dim1_x2", "ideal_schedule"], sets=sets)
         assert [row.name for row in rows] == ["dim1_x2", "ideal_schedule"]
 
 

@@ -145,7 +145,7 @@ def test_a_training_step_takes_one_for_its_kind_of_collective(folder):
     for name in (str(folder / "ring.xml"), "ring_unidirectional"):
         for world in ("dims", "links"):
             sets = {"schedule.algorithms_by_operation": {"all_reduce": [name]}, "world": world}
-            times[name, world] = allrail.simulate_training(tree, sets=sets).step_time_us
+            times[name, world] = allrail.simulate(tree, sets=sets).step_time_us
     for world in ("dims", "links"):
         ours, own = times["ring_unidirectional", world], times[str(folder / "ring.xml"), world]
         assert own == pytest.approx(ours, rel=1e-6)

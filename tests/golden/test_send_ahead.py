@@ -42,7 +42,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "tensor-scheduling.md"
 
 def step_ms(world: str, ahead: str) -> str:
     sets = {"world": world, "schedule.send_ahead": ahead}
-    return f"{allrail.simulate_training(STEP, sets=sets).step_time_us / 1e3:.1f}"
+    return f"{allrail.simulate(STEP, sets=sets).step_time_us / 1e3:.1f}"
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_a_buffer_of_megabytes_makes_priorities_blind(
 def test_with_all_handed_over_a_priority_is_as_good_as_none(world: str) -> None:
     fifo = {"policy": "fifo", "barrier": False}
     sets = {"world": world, "schedule.tensor": fifo}
-    first_come = allrail.simulate_training(STEP, sets=sets).step_time_us / 1e3
+    first_come = allrail.simulate(STEP, sets=sets).step_time_us / 1e3
     assert float(step_ms(world, "1 PB")) == pytest.approx(first_come, rel=0.001)

@@ -49,7 +49,7 @@ def words(**keys):
 
 
 def simulated(*sparse, **keys):
-    return allrail.simulate_training(scenario(*sparse, **keys))
+    return allrail.simulate(scenario(*sparse, **keys))
 
 
 def sent(*sparse, **keys):
@@ -183,7 +183,7 @@ BAD = [
 @pytest.mark.parametrize(("sparse", "keys", "field", "why", "hint"), BAD)
 def test_what_does_not_go_with_rows_is_refused(sparse, keys, field, why, hint):
     with pytest.raises(InputError) as raised:
-        allrail.simulate_training(scenario(*sparse, **keys))
+        allrail.simulate(scenario(*sparse, **keys))
     assert raised.value.field == f"workload.{field}"
     assert why in raised.value.why
     assert hint in (raised.value.hint or "")
@@ -195,7 +195,7 @@ def test_what_does_not_go_with_rows_is_refused(sparse, keys, field, why, hint):
 )
 def test_counts_of_rows_have_ranges(key, value):
     with pytest.raises(InputError) as raised:
-        allrail.simulate_training(scenario(words(**{key: value})))
+        allrail.simulate(scenario(words(**{key: value})))
     assert raised.value.field == f"workload.sparse[0].{key}"
 
 
@@ -211,7 +211,7 @@ def test_tied_words_have_a_dense_gradient():
         }
     }
     with pytest.raises(InputError) as raised:
-        allrail.simulate_training(scenario({"table": "embedding"}, model=model))
+        allrail.simulate(scenario({"table": "embedding"}, model=model))
     assert "the head reads the same table" in raised.value.why
 
 

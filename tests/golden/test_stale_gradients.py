@@ -53,7 +53,7 @@ def pipeline(
 
 
 def simulated(*args, sets=None, **keys):
-    return allrail.simulate_training(pipeline(*args, **keys), sets=sets or {})
+    return allrail.simulate(pipeline(*args, **keys), sets=sets or {})
 
 
 EQUAL = [(100, 200)] * STAGES
@@ -213,7 +213,7 @@ def test_one_stage_has_nothing_to_flush():
         one = pipeline(schedule, EQUAL)
         one["workload"]["parallelism"] = {"schedule": schedule, "microbatches": 2}
         one["workload"]["parallelism"]["dp"] = STAGES
-        return allrail.simulate_training(one).step_time_us
+        return allrail.simulate(one).step_time_us
 
     assert len({steps(schedule) for schedule in ("1f1b", *STEADY)}) == 1
 
@@ -275,7 +275,7 @@ def test_a_lag_hides_all_but_what_the_network_takes(lag, tensor):
     it takes it from four workers, and gives it back to them.
     """
     for bandwidth, each in (("1 GB/s", 16.64), ("20 MB/s", 832)):
-        result = allrail.simulate_training(replicas(lag, bandwidth=bandwidth, tensor=tensor))
+        result = allrail.simulate(replicas(lag, bandwidth=bandwidth, tensor=tensor))
         assert (len(result.steps_us) - 1) % (lag + 1) == 0
         least = max(900, each * (4.5 if tensor is None else 4))
         most = least if tensor is None else max(900, 2 * least)
@@ -292,7 +292,7 @@ def test_more_lag_is_never_slower(lag, bandwidth, tensor):
     # As many rounds of both lags, so that neither ends within one.
     count = 1 + 2 * (lag + 1) * (lag + 2)
     less, more = (
-        allrail.simulate_training(
+        allrail.simulate(
             replicas(one, bandwidth=bandwidth, tensor=tensor, iterations=count)
         ).step_time_us
         for one in (lag, lag + 1)
@@ -303,8 +303,7 @@ def test_more_lag_is_never_slower(lag, bandwidth, tensor):
 def test_a_lag_rides_out_ranks_that_are_slow_now_and_then():
     slow = {"stragglers": [{"ranks": [0, 1, 2, 3], "factor": 3, "probability": 0.2}]}
     steps = [
-        allrail.simulate_training(replicas(lag, iterations=61, **slow)).step_time_us
-        for lag in (0, 1, 4)
+        allrail.simulate(replicas(lag, iterations=61, **slow)).step_time_us for lag in (0, 1, 4)
     ]
     assert steps[0] > steps[1] > steps[2]
     # A rank computes 900 · (0.8 + 0.2 · 3) us in the mean, and waits for nothing if it may be late.
@@ -313,19 +312,18 @@ def test_a_lag_rides_out_ranks_that_are_slow_now_and_then():
 
 def test_a_lag_keeps_as_many_gradients_and_says_what_is_not_modelled():
     gradients = [
-        allrail.simulate_training(replicas(lag)).to_dict()["memory"]["gradients"]
-        for lag in (0, 1, 4)
+        allrail.simulate(replicas(lag)).to_dict()["memory"]["gradients"] for lag in (0, 1, 4)
     ]
     assert gradients == [gradients[0], 2 * gradients[0], 5 * gradients[0]]
-    notes = allrail.simulate_training(replicas(4)).notes
+    notes = allrail.simulate(replicas(4)).notes
     assert any("applied 4 iterations late" in note for note in notes)
     told = {"steps": 100, "statistical_efficiency": 0.5}
-    notes = allrail.simulate_training(replicas(4, target=told)).notes
+    notes = allrail.simulate(replicas(4, target=told)).notes
     assert not any("iterations late" in note for note in notes)
 
 
 @pytest.mark.parametrize("lag", [-1, 65, 1.5])
 def test_a_lag_has_a_range(lag):
     with pytest.raises(InputError) as raised:
-        allrail.simulate_training(replicas(lag))
+        allrail.simulate(replicas(lag))
     assert raised.value.field == "workload.lag"

@@ -87,8 +87,7 @@ def _twins(folder):
 @pytest.mark.parametrize("policy", ["twin", "core"])
 def test_it_takes_the_time_of_its_twin(policy, world):
     ours, theirs = (
-        allrail.simulate_training({**scenario(one), "world": world})
-        for one in (policy, "bytescheduler")
+        allrail.simulate({**scenario(one), "world": world}) for one in (policy, "bytescheduler")
     )
     assert ours.tensor_policy == policy
     # Who chooses as it goes has the order of its starts in the network, not priorities.
@@ -100,8 +99,7 @@ def test_it_takes_the_time_of_its_twin(policy, world):
 def test_with_servers_each_worker_has_its_own(policy, colocated):
     more = {"exchange": "parameter_server", "servers": {"colocated": colocated}}
     ours, theirs = (
-        allrail.simulate_training(scenario(one, **more)).step_time_us
-        for one in (policy, "bytescheduler")
+        allrail.simulate(scenario(one, **more)).step_time_us for one in (policy, "bytescheduler")
     )
     assert ours == pytest.approx(theirs, rel=0.1 * (policy == "core"))
 
@@ -114,7 +112,7 @@ def test_what_a_function_is_told():
         seen.extend(tasks)
         return tasks
 
-    allrail.simulate_training(scenario("look"))
+    allrail.simulate(scenario("look"))
     assert [task.place for task in seen[:4]] == [0, 1, 2, 3]
     assert [task.bytes for task in seen[:4]] == [4 * count for _, count in LAYERS]
     assert [task.needed_us for task in seen[:4]] == [0, 1000, 3000, 6000]
@@ -157,11 +155,11 @@ def test_partitions_of_several_sizes_lose_nothing():
             task.partition([first, task.bytes - first])
         return tasks
 
-    result = allrail.simulate_training(scenario("uneven"))
-    plain = allrail.simulate_training(scenario("fifo", partition=None, credit=None))
+    result = allrail.simulate(scenario("uneven"))
+    plain = allrail.simulate(scenario("fifo", partition=None, credit=None))
     assert result.dimensions[0].bytes_per_npu == plain.dimensions[0].bytes_per_npu
     servers = {"exchange": "parameter_server"}
-    assert allrail.simulate_training(scenario("uneven", **servers)).step_time_us > 0
+    assert allrail.simulate(scenario("uneven", **servers)).step_time_us > 0
 
 
 def test_the_order_matters():
@@ -174,7 +172,7 @@ def test_the_order_matters():
         return tasks
 
     ours, theirs = (
-        allrail.simulate_training(scenario(name, credit=None)).step_time_us
+        allrail.simulate(scenario(name, credit=None)).step_time_us
         for name in ("last_first", "first_first")
     )
     assert ours > theirs * 1.05
@@ -191,10 +189,10 @@ def test_a_scenario_s_sizes_come_first():
 
         return choose
 
-    allrail.simulate_training(scenario("sized", partition=None, credit=None))
+    allrail.simulate(scenario("sized", partition=None, credit=None))
     assert set(sizes) == {(3_000_000, 5_000_000)}
     sizes.clear()
-    allrail.simulate_training(scenario("sized"))
+    allrail.simulate(scenario("sized"))
     assert set(sizes) == {(2_000_000, 4_000_000)}
 
 

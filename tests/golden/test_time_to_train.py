@@ -47,7 +47,7 @@ def with_(target, **workload):
 
 
 def trained(target, **workload):
-    return allrail.simulate_training(with_(target, **workload))
+    return allrail.simulate(with_(target, **workload))
 
 
 def test_by_hand():

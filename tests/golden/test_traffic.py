@@ -63,13 +63,13 @@ def test_every_fabric_takes_traffic(folder, allrail_cli, fabric, world):
 
 def test_the_world_is_flows_if_left_out():
     scenario = {key: value for key, value in SMALL.items() if key != "world"}
-    assert allrail.simulate_traffic(scenario).world == "flows"
+    assert allrail.simulate(scenario).world == "flows"
 
 
 def test_many_at_once_are_the_same_as_one_by_one():
     scenarios = [{**SMALL, "seed": seed} for seed in range(4)]
-    together = allrail.simulate_traffic_many(scenarios, threads=2)
-    alone = [allrail.simulate_traffic(scenario) for scenario in scenarios]
+    together = allrail.simulate_many(scenarios, threads=2)
+    alone = [allrail.simulate(scenario) for scenario in scenarios]
 
     def of(result):
         return {key: value for key, value in result.raw.items() if key != "host"}
@@ -81,7 +81,7 @@ def test_many_at_once_are_the_same_as_one_by_one():
 def test_one_of_many_that_is_wrong_is_named():
     wrong = {**SMALL, "traffic": {"pattern": "incast", "size": "1 KiB", "destination": 16}}
     with pytest.raises(InputError) as told:
-        allrail.simulate_traffic_many([SMALL, wrong])
+        allrail.simulate_many([SMALL, wrong])
     assert (told.value.index, told.value.field) == (1, "traffic.destination")
 
 
@@ -93,7 +93,7 @@ def test_a_trace_file_is_its_messages(folder):
     (folder / "t.yaml").write_text(
         text + "traffic: {pattern: trace, file: t.csv}\nworld: packets\n"
     )
-    filed, listed = allrail.simulate_traffic("t.yaml"), allrail.simulate_traffic(inline)
+    filed, listed = allrail.simulate("t.yaml"), allrail.simulate(inline)
     assert filed.time_us == listed.time_us > 1.5
     assert filed.messages == 2
     assert filed.message_latency_us == listed.message_latency_us
@@ -125,7 +125,7 @@ def test_a_broadcast_by_hand(folder, allrail_cli):
         "traffic": {"pattern": "broadcast", "size": "6400 KB", "algorithm": "rings", "root": 3},
         "world": "flows",
     }
-    result = allrail.simulate_traffic(scenario)
+    result = allrail.simulate(scenario)
     assert result.time_us == pytest.approx(15 * 0.02 + (16 + 14) * 1.0)
     assert (result.segments, result.segments_simulated, result.steps) == (16, 16, None)
     (folder / "mine.json").write_text(json.dumps(scenario))
@@ -145,7 +145,7 @@ def test_flowlets_are_static_paths_until_there_is_a_gap():
     rows = [[f"{at} us", *pair, "1 MiB"] for at in (0, 400) for pair in pairs]
 
     def run(**packets):
-        return allrail.simulate_traffic(
+        return allrail.simulate(
             {
                 "schema_version": 1,
                 "fabric": tree,
@@ -185,7 +185,7 @@ def test_compare_prints_a_line_a_variant(folder, allrail_cli):
 
 def test_an_override_reaches_into_a_preset():
     scenario = {**SMALL, "fabric": "torus-1k"}
-    result = allrail.simulate_traffic(scenario, sets={"fabric.shape": [4, 8], "fabric.planes": 1})
+    result = allrail.simulate(scenario, sets={"fabric.shape": [4, 8], "fabric.planes": 1})
     assert (result.npus, result.planes) == (32, 1)
 
 
@@ -197,16 +197,16 @@ def test_switches_that_sum_halve_an_all_reduce():
         "traffic": {"pattern": "all_reduce", "size": "100 MB", "algorithm": "in_network"},
     }
     # 50 MB a plane at 50 GB/s, and four cables of 20 ns.
-    assert allrail.simulate_traffic(scenario).time_us == pytest.approx(1000.08)
+    assert allrail.simulate(scenario).time_us == pytest.approx(1000.08)
     ring = {**scenario, "traffic": {**scenario["traffic"], "algorithm": "ring"}}
-    assert allrail.simulate_traffic(ring).time_us > 1.9 * 1000
+    assert allrail.simulate(ring).time_us > 1.9 * 1000
     for changed, told in [
         ({"fabric": tree}, "in_network_reduction: true"),
         ({"world": "packets"}, "world: flows"),
         ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "fat_tree"),
     ]:
         with pytest.raises(InputError) as refused:
-            allrail.simulate_traffic({**scenario, **changed})
+            allrail.simulate({**scenario, **changed})
         assert refused.value.field == "traffic.algorithm"
         assert told in (refused.value.hint or "")
 
@@ -216,8 +216,8 @@ def test_switches_that_sum_halve_an_all_reduce():
 def test_planes_carry_whole_bytes(world, size, each):
     """What does not divide is rounded up, as if the size were that, and it is said."""
     scenario = {**SMALL, "traffic": {"pattern": "permutation", "size": size}, "world": world}
-    got = allrail.simulate_traffic(scenario)
-    whole = allrail.simulate_traffic(scenario, sets={"traffic.size": f"{2 * each} B"})
+    got = allrail.simulate(scenario)
+    whole = allrail.simulate(scenario, sets={"traffic.size": f"{2 * each} B"})
     assert got.time_us == whole.time_us > 0
     told = [note for note in got.notes if "does not divide" in note]
     assert told == ([] if got.size_bytes == 2 * each else [whole_bytes(each)])

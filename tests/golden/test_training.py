@@ -80,10 +80,8 @@ def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
     ],
 )
 def test_an_override_changes_compute(change, of):
-    plain = allrail.simulate_training(with_(batch_per_replica=32, optimizer="none"))
-    changed = allrail.simulate_training(
-        with_(batch_per_replica=32, optimizer="none"), sets=[change]
-    )
+    plain = allrail.simulate(with_(batch_per_replica=32, optimizer="none"))
+    changed = allrail.simulate(with_(batch_per_replica=32, optimizer="none"), sets=[change])
     assert changed.compute_us == pytest.approx(of * plain.compute_us, rel=0.1)
 
 
@@ -97,7 +95,7 @@ def test_steps_run_on_a_fabric_of_their_shape(name):
     dimension = {"kind": "switch", "bandwidth": "200 GB/s", "latency": "1 us"}
     fabric = {"dimensions": [{**dimension, "size": size} for size in ranks]}
     one = {"schema_version": 1, "fabric": fabric, "workload": {"model": name, "iterations": 1}}
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     assert result.npus == prod(ranks)
     assert result.step_time_us > result.compute_us > 0
 
@@ -105,7 +103,7 @@ def test_steps_run_on_a_fabric_of_their_shape(name):
 @pytest.mark.parametrize("name", [name for name in model_names() if name not in WRITTEN_OUT])
 def test_every_model_runs(name):
     one = {**SMALL, "workload": {"model": name, "compute": {"device": "h100"}}}
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     assert result.step_time_us >= result.bound_step_time_us > 0
     assert all(one.bytes_per_npu > 0 for one in result.dimensions)
 
@@ -129,7 +127,7 @@ def test_every_model_runs(name):
 )
 def test_every_layout_runs(parallelism):
     one = with_(model="transformer_big", parallelism=parallelism, batch_per_replica=32)
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     assert result.step_time_us >= result.compute_us
     kinds = {name for name, us in result.exposed_us.items() if us > 0}
     assert ("tensor" in kinds) == (parallelism.get("tp", 1) > 1)
@@ -140,10 +138,10 @@ def test_every_layout_runs(parallelism):
 def test_the_world_and_the_promised_tensor_schedulers(folder):
     for tensor in ("fifo", "ddp", "fusion", "priority", "bytescheduler"):
         one = {**SMALL, "schedule": {"policy": "themis", "chunks": 4, "tensor": tensor}}
-        assert allrail.simulate_training(one).tensor_policy == tensor
+        assert allrail.simulate(one).tensor_policy == tensor
     for policy in ("none", "central", "cached", "tree", "agreed"):
         one = {**SMALL, "schedule": {"chunks": 4, "coordination": policy}}
-        assert allrail.simulate_training(one).coordination == policy
+        assert allrail.simulate(one).coordination == policy
 
 
 def test_a_hugging_face_config_is_a_model(folder):
@@ -155,7 +153,7 @@ def test_a_hugging_face_config_is_a_model(folder):
     (folder / "step.yaml").write_text(text)
     loaded = allrail.load_scenario("step.yaml")
     assert loaded.workload.title == "mine"
-    result = allrail.simulate_training(loaded)
+    result = allrail.simulate(loaded)
     # 2 embeddings, and per layer attention (q, o full, k, v half) and three matrices.
     count = 2 * 32000 * 512 + 4 * (3 * 512 * 512 + 3 * 512 * 1376 + 2 * 512) + 512
     assert result.memory.parameters == 2 * count
@@ -182,8 +180,8 @@ def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(fold
     text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_replica: 4, "
     text += "compute: {device: a100}}\n"
     (folder / "deep" / "step.yaml").write_text(text)
-    four = allrail.simulate_training("deep/step.yaml")
-    two = allrail.simulate_training("deep/step.yaml", sets={"workload.model": "here.json"})
+    four = allrail.simulate("deep/step.yaml")
+    two = allrail.simulate("deep/step.yaml", sets={"workload.model": "here.json"})
     assert two.memory.parameters < four.memory.parameters
 
 
@@ -204,7 +202,7 @@ def test_an_astra_sim_file_is_a_model(folder):
     text = f"schema_version: 1\nfabric: {json.dumps(FABRIC)}\n"
     work = "{model: {astra_sim: mine.txt}, iterations: 3}"
     (folder / "files" / "step.yaml").write_text(f"{text}workload: {work}\n")
-    result = allrail.simulate_training("files/step.yaml")
+    result = allrail.simulate("files/step.yaml")
     assert result.compute_us == pytest.approx(8)  # the first layer has no input gradient
     assert result.exposed_us.data == pytest.approx(result.exposed_communication_us) != 0
     assert allrail.load_scenario("files/step.yaml").workload.title == "mine"
@@ -212,35 +210,32 @@ def test_an_astra_sim_file_is_a_model(folder):
 
 def test_many_at_once_are_the_same_as_one_by_one():
     scenarios = [with_(batch_per_replica=batch) for batch in (1, 8, 32)]
-    together = allrail.simulate_training_many(scenarios, threads=2)
-    alone = [allrail.simulate_training(one) for one in scenarios]
+    together = allrail.simulate_many(scenarios, threads=2)
+    alone = [allrail.simulate(one) for one in scenarios]
     assert [without_host(one) for one in together] == [without_host(one) for one in alone]
 
 
 def test_one_of_many_that_is_wrong_is_named():
     with pytest.raises(InputError) as told:
-        allrail.simulate_training_many([SMALL, with_(parallelism={"dp": 31})])
+        allrail.simulate_many([SMALL, with_(parallelism={"dp": 31})])
     assert told.value.index == 1
     assert told.value.field.startswith("workload.parallelism")
 
 
 def test_what_ifs_are_keys_of_a_scenario_too():
-    (flag,) = allrail.what_ifs(SMALL, ["dim2_x2"])
-    key = allrail.simulate_training({**SMALL, "what_if": "dim2_x2"})
+    (flag,) = allrail.what_if(SMALL, ["dim2_x2"])
+    key = allrail.simulate({**SMALL, "what_if": "dim2_x2"})
     assert without_host(flag.result) == without_host(key)
     fabric = {**FABRIC, "dimensions": [dict(one) for one in FABRIC["dimensions"]]}
     fabric["dimensions"][1]["bandwidth"] = "50 GB/s"
-    doubled = allrail.simulate_training({**SMALL, "fabric": fabric})
+    doubled = allrail.simulate({**SMALL, "fabric": fabric})
     assert doubled.step_time_us == key.step_time_us
 
 
 def test_a_step_over_an_assumed_utilisation():
     """Half of the bandwidth takes twice as long; all of it is the ideal schedule."""
-    steps = {
-        x: allrail.simulate_training({**SMALL, "what_if": {"utilisation": x}})
-        for x in (0.25, 0.5, 1)
-    }
-    ideal = allrail.simulate_training({**SMALL, "what_if": "ideal_schedule"})
+    steps = {x: allrail.simulate({**SMALL, "what_if": {"utilisation": x}}) for x in (0.25, 0.5, 1)}
+    ideal = allrail.simulate({**SMALL, "what_if": "ideal_schedule"})
     assert steps[1].step_time_us == ideal.step_time_us
     exposed = [one.exposed_communication_us for one in steps.values()]
     assert exposed == sorted(exposed, reverse=True)
@@ -262,7 +257,7 @@ def test_computing_that_no_such_device_could_do_is_told(compute):
         "fabric": "dgx2",
         "workload": {"model": "transformer_base", "compute": compute},
     }
-    result = allrail.simulate_training(step)
+    result = allrail.simulate(step)
     told = [note for note in result.notes if "no such device is that fast" in note]
     assert len(told) == (len(compute) > 1), result.notes
     assert result.beyond_peak == bool(told)
@@ -294,9 +289,9 @@ def test_switches_that_sum_halve_what_gradients_wait_for():
             "world": "flows",
             "messages": {"algorithms": {"all_reduce": "ring"}},
         }
-        ring = allrail.simulate_training(scenario)
+        ring = allrail.simulate(scenario)
         summed = {"messages.algorithms.all_reduce": "in_network"}
-        switches = allrail.simulate_training(scenario, sets=summed)
+        switches = allrail.simulate(scenario, sets=summed)
         share = switches.exposed_communication_us / ring.exposed_communication_us
         assert 0.4 < share < 0.65, (fabric["topology"], share)
         for changed, told in [
@@ -305,13 +300,13 @@ def test_switches_that_sum_halve_what_gradients_wait_for():
             ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "in_network_reduction: true"),
         ]:
             with pytest.raises(InputError) as refused:
-                allrail.simulate_training({**scenario, **changed}, sets=summed)
+                allrail.simulate({**scenario, **changed}, sets=summed)
             assert refused.value.field == "messages.algorithms.all_reduce"
             assert told in (refused.value.hint or "")
 
 
 def test_all_what_ifs():
-    names = [one.name for one in allrail.what_ifs(SMALL)]
+    names = [one.name for one in allrail.what_if(SMALL)]
     assert names == [
         *("infinite_bandwidth", "ideal_schedule", "dim1_x2", "dim2_x2", "no_straggler")
     ]
@@ -319,7 +314,7 @@ def test_all_what_ifs():
 
 def test_all_what_ifs_of_a_topology_are_those_that_its_world_can_make(folder, allrail_cli):
     torus = {**SMALL, "fabric": {"topology": "torus", "shape": [4, 4]}, "world": "flows"}
-    names = [one.name for one in allrail.what_ifs(torus)]
+    names = [one.name for one in allrail.what_if(torus)]
     assert names == ["infinite_bandwidth", "ideal_schedule", "no_straggler"]
     (folder / "torus.json").write_text(json.dumps(torus))
     refused = allrail_cli("simulate", "torus.json", "--set", "what_if=dim1_x2")
@@ -335,7 +330,7 @@ def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone
         "schedule.policy": ["baseline", "themis"],
         "schedule.tensor": ["fifo", "bytescheduler"],
     }
-    rows = allrail.compare_training(SMALL, each=each)
+    rows = allrail.compare(SMALL, each=each)
     assert len(rows) == 8
     for half in (rows[:4], rows[4:]):
         assert half[0].speedup == 1
@@ -360,7 +355,7 @@ def test_a_report_compares_samples_a_second(folder, allrail_cli):
 
 def test_compare_without_schedules_sets_networks_against_each_other():
     each = {"workload.batch_per_replica": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
-    rows = allrail.compare_training(with_(model="dlrm"), each=each)
+    rows = allrail.compare(with_(model="dlrm"), each=each)
     times = [row.result.step_time_us for row in rows]
     speedups = [1, times[0] / times[1], 1, times[2] / times[3]]
     assert [row.speedup for row in rows] == pytest.approx(speedups)
@@ -370,7 +365,7 @@ def test_compare_without_schedules_sets_networks_against_each_other():
 def test_the_scenario_s_own_tensor_scheduler_keeps_its_keys():
     tensor = {"policy": "bytescheduler", "partition": "1 MiB", "credit": "2 MiB"}
     one = {**SMALL, "schedule": {"chunks": 4, "tensor": tensor}}
-    rows = allrail.compare_training(one, each={"schedule.tensor": ["fifo", "bytescheduler"]})
+    rows = allrail.compare(one, each={"schedule.tensor": ["fifo", "bytescheduler"]})
     assert [row.scenario.schedule.tensor for row in rows] == [{"policy": "fifo"}, tensor]
 
 
@@ -418,22 +413,21 @@ def test_out_writes_everything_and_the_next_run_replaces_it(folder, allrail_cli)
     assert not {"trace.json.gz", "step.png", "timeline.parquet", "kineto"} & second
 
 
-@pytest.mark.parametrize("verb", ["simulate", "plan", "simulate_traffic"])
-def test_the_other_verbs_name_the_right_one(verb):
-    with pytest.raises(InputError) as told:
-        getattr(allrail, verb)(SMALL)
-    assert "simulate_training" in told.value.hint
-
-
-def test_training_verbs_name_the_right_one():
+def test_what_is_of_one_kind_refuses_the_others():
     collective = {"kind": "all_reduce", "size": "1 MB"}
-    with pytest.raises(InputError) as told:
-        allrail.simulate_training({"schema_version": 1, "fabric": "dgx2", "collective": collective})
-    assert "`allrail simulate`" in told.value.hint
+    collectives = {"schema_version": 1, "fabric": "dgx2", "collective": collective}
+    for verb, scenario, field in (
+        (allrail.plan, SMALL, "workload"),
+        (allrail.what_if, collectives, "collective"),
+    ):
+        with pytest.raises(InputError) as told:
+            verb(scenario)
+        assert told.value.field == field
+        assert "`allrail simulate`" in told.value.hint
 
 
 def test_several_iterations_are_measured_without_the_first():
-    result = allrail.simulate_training(with_(iterations=4))
+    result = allrail.simulate(with_(iterations=4))
     assert len(result.steps_us) == result.iterations == 4
     assert result.first_step_time_us == result.steps_us[0]
     assert result.step_time_us == pytest.approx(sum(result.steps_us[1:]) / 3)
@@ -447,7 +441,7 @@ def computed(*, compute=None, **transformer) -> float:
     device = {"device": "h100", **(compute or {})}
     model = {"transformer": {**DECODER, **transformer}}
     scenario = with_(model=model, compute=device, batch_per_replica=4)
-    return allrail.simulate_training(scenario).compute_us
+    return allrail.simulate(scenario).compute_us
 
 
 def test_positions_are_turned_where_there_are_no_others():
@@ -468,9 +462,9 @@ def test_positions_are_turned_where_there_are_no_others():
 def test_models_with_alibi_turn_nothing(config):
     known = {"hidden_size": 512, "vocab_size": 1000, **config}
     at = {"sequence_length": 1024, "compute": {"device": "h100"}, "batch_per_replica": 4}
-    step = allrail.simulate_training(with_(model={"hugging_face": known}, **at))
+    step = allrail.simulate(with_(model={"hugging_face": known}, **at))
     # One family that turns has the same products but for its norms and gate: so more than by these.
-    shown = allrail.simulate_training(
+    shown = allrail.simulate(
         with_(model={"hugging_face": {**known, "model_type": "gpt_neox", "intermediate_size": 2048,
                                       "num_hidden_layers": 4, "num_attention_heads": 8,
                                       "max_position_embeddings": 1024}}, **at)
@@ -495,9 +489,9 @@ def test_a_slower_memory_is_slower_with_kernels_too():
 def test_pieces_of_stages_without_a_pipeline_are_said_to_change_nothing():
     of = {"schedule": "interleaved", "virtual_stages": 2}
     model = {"model": {"transformer": DECODER}, "batch_per_replica": 4}
-    plain = allrail.simulate_training(with_(**model))
-    step = allrail.simulate_training(with_(**model, parallelism=of))
+    plain = allrail.simulate(with_(**model))
+    step = allrail.simulate(with_(**model, parallelism=of))
     assert step.step_time_us == plain.step_time_us
     assert any("`virtual_stages`" in note for note in step.notes)
-    piped = allrail.simulate_training(with_(**model, parallelism={**of, "pp": 2}))
+    piped = allrail.simulate(with_(**model, parallelism={**of, "pp": 2}))
     assert not any("`virtual_stages`" in note for note in piped.notes)

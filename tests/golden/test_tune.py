@@ -121,7 +121,7 @@ def test_on_the_command_line(allrail_cli, tmp_path):
     assert lines[8].startswith("# error: computing ")
     times = [float(line.split()[3]) for line in lines[1:6]]
     sets = shlex.split(lines[6].partition("best: ")[2])[1::2]
-    best = allrail.simulate_training(SCENARIO, sets=["schedule.tensor=ddp", *sets])
+    best = allrail.simulate(SCENARIO, sets=["schedule.tensor=ddp", *sets])
     assert round(best.step_time_us, 3) == min(times)
 
 

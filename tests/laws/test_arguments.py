@@ -68,14 +68,10 @@ SLOW = {"tune", "sweep"}
 
 def good(name: str) -> dict[str, Any]:
     """Arguments that are right."""
-    base = (
-        STEP
-        if name in ("simulate_training", "compare_training", "what_ifs", "tune")
-        else COLLECTIVE
-    )
+    base = STEP if name in ("simulate", "compare", "what_if", "tune") else COLLECTIVE
     given = {
         "scenario": base,
-        "scenarios": [STEP if "training" in name else COLLECTIVE],
+        "scenarios": [STEP, COLLECTIVE],
         "study": {"schema_version": 1, "scenario": COLLECTIVE, "axes": {"seed": [1]}},
         "each": {"seed": [1]},
         "out": "out",
@@ -89,7 +85,7 @@ def good(name: str) -> dict[str, Any]:
 
 
 def test_the_table_has_every_function():
-    assert {"simulate", "sweep", "load_fabric", "what_ifs"} <= set(FUNCTIONS)
+    assert {"simulate", "sweep", "load_fabric", "what_if"} <= set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -137,7 +133,7 @@ EXAMPLES = [
     (lambda: allrail.sweep("study.yaml", None), "`out` is `null`"),
     (lambda: allrail.tune(STEP, trials="12"), "`trials` is `12`: it is of type str"),
     (lambda: allrail.tune(STEP, seed=None), "`seed` is `null`"),
-    (lambda: allrail.what_ifs(STEP, result=3), "`result` is `3`"),
+    (lambda: allrail.what_if(STEP, result=3), "`result` is `3`"),
     (lambda: allrail.advise(3), "`fabric` is `3`"),
     (lambda: allrail.chunk_scheduler(3), "`name` is `3`"),
     (lambda: allrail.Communicator(job=3), "`job` is `3`"),

@@ -484,7 +484,7 @@ def ours(folder, network, keys, layers, passes, line):
         workload=folder / "workload.txt",
         num_passes=passes,
     )
-    result = allrail.simulate_training(case.scenario).to_dict()
+    result = allrail.simulate(case.scenario).to_dict()
     return float(columns(case, result=result)["TotalTime(us)"])
 
 

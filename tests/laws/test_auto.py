@@ -110,21 +110,21 @@ def step(dimensions, world, **schedule):
 
 def test_gradients_of_other_sizes_take_other_algorithms_alike_in_both_worlds():
     dimensions = [dimension("ring", 8)]
-    found = [allrail.simulate_training(step(dimensions, world)) for world in ("dims", "links")]
+    found = [allrail.simulate(step(dimensions, world)) for world in ("dims", "links")]
     told = [ran(result) for result in found]
     assert told[0] == told[1]
     assert len(told[0][0].split(", ")) == 2
     usual = step(dimensions, "dims")
     del usual["schedule"]["algorithms"]
-    assert found[0].step_time_us < allrail.simulate_training(usual).step_time_us
+    assert found[0].step_time_us < allrail.simulate(usual).step_time_us
 
 
 def test_by_operation_may_be_left_open_too():
     dimensions = [dimension("ring", 8)]
     asked = step(dimensions, "dims", algorithms_by_operation={"all_reduce": "auto"})
     asked["schedule"]["algorithms"] = ["ring"]
-    whole = allrail.simulate_training(step(dimensions, "dims"))
-    assert allrail.simulate_training(asked).step_time_us == whole.step_time_us
+    whole = allrail.simulate(step(dimensions, "dims"))
+    assert allrail.simulate(asked).step_time_us == whole.step_time_us
 
 
 POINTS = [

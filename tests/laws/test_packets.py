@@ -92,9 +92,9 @@ def test_a_training_step_takes_longer_and_says_so(folder, allrail_cli):
         "fabric": {"name": "one", "dimensions": [dimension("ring", "10 GB/s", packet="pcie")]},
         "workload": {"model": "resnet50", "compute": {"device": "a100"}},
     }
-    framed = allrail.simulate_training(tree)
+    framed = allrail.simulate(tree)
     tree["fabric"]["dimensions"][0].pop("packet")
-    assert framed.step_time_us > allrail.simulate_training(tree).step_time_us
+    assert framed.step_time_us > allrail.simulate(tree).step_time_us
     assert framed.dimensions[0].line_rate_gbps == 160
     told = allrail_cli("simulate", "scenario.yaml", "--set", "fabric.dimensions[0].packet=roce")
     assert told.status == 0, told.stderr
@@ -132,7 +132,7 @@ def test_a_machine_on_pci_express():
     assert result.time_us == pytest.approx(by_hand, rel=1e-4)
     # Gradients over servers: the GPUs' gradients are summed in host memory, or among themselves.
     times = {
-        local: allrail.simulate_training(
+        local: allrail.simulate(
             {
                 "schema_version": 1,
                 "fabric": "v100-pcie",

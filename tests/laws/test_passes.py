@@ -32,7 +32,7 @@ WORLDS = ("dims", "links", "flows")
 
 
 def step(layout, *, world="dims", tensor="ddp", **workload):
-    return allrail.simulate_training(
+    return allrail.simulate(
         {
             "schema_version": 1,
             "fabric": FABRIC,

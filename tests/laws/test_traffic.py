@@ -38,7 +38,7 @@ def test_a_best_splitting_does_not_lose_to_a_plain_one(traffic):
     def times(paths):
         size = {"size": "4 MiB", "paths": paths}
         every = [scenario(fabric, {**traffic, **size}, seed) for fabric, seed in cases]
-        return allrail.simulate_traffic_many(every)
+        return allrail.simulate_many(every)
 
     ideal, minimal = times("ideal"), times("minimal")
     for plain in (times("ecmp"), times("single")):
@@ -57,7 +57,7 @@ def test_no_all_reduce_is_above_its_optimum(algorithm, shape):
     traffic = {"pattern": "all_reduce", "algorithm": algorithm, "shape": shape, "size": "1 GiB"}
     if algorithm == "ring_unidirectional":
         del traffic["shape"]
-    result = allrail.simulate_traffic(
+    result = allrail.simulate(
         scenario({"topology": "torus", "shape": shape}, traffic, 0, world="flows")
     )
     assert 0 < result.share_of_optimum <= 1 + ROUNDING
@@ -71,7 +71,7 @@ def test_no_group_collective_is_above_its_optimum(fabric, pattern):
         if algorithm == "tree" and pattern != "broadcast":
             continue
         traffic = {"pattern": pattern, "algorithm": algorithm, "size": "64 MiB"}
-        result = allrail.simulate_traffic(scenario(fabric, traffic, 0, world="flows"))
+        result = allrail.simulate(scenario(fabric, traffic, 0, world="flows"))
         assert 0 < result.share_of_optimum <= 1 + ROUNDING, algorithm
         assert result.lower_bound_time_us <= result.time_us * (1 + ROUNDING)
         assert (result.segments is None) == (pattern != "broadcast")
@@ -85,7 +85,7 @@ def test_a_broadcast_on_disjoint_rings_fills_all_links():
         traffic = {"pattern": "broadcast", "algorithm": algorithm, "size": "1 GiB"}
         traffic |= {"segments": 2048}
         torus = {"topology": "torus", "shape": [4, 4]}
-        return allrail.simulate_traffic(scenario(torus, traffic, 0)).time_us
+        return allrail.simulate(scenario(torus, traffic, 0)).time_us
 
     assert time("ring_unidirectional") / time("rings") == pytest.approx(4, rel=1e-3)
     assert time("ring_unidirectional") / time("ring") == pytest.approx(2, rel=1e-3)
@@ -94,7 +94,7 @@ def test_a_broadcast_on_disjoint_rings_fills_all_links():
 def test_switches_that_reduce_have_their_own_optimum():
     tree = {**TREES[0], "in_network_reduction": True}
     traffic = {"pattern": "all_reduce", "algorithm": "in_network", "size": "1 GiB"}
-    result = allrail.simulate_traffic(scenario(tree, traffic, 0))
+    result = allrail.simulate(scenario(tree, traffic, 0))
     assert 0.99 < result.share_of_optimum <= 1 + ROUNDING
 
 
@@ -114,7 +114,7 @@ def test_routers_that_sum_take_few_latencies(fabric):
     def run(algorithm, size):
         summing = {**fabric, "in_network_reduction": True}
         traffic = {"pattern": "all_reduce", "algorithm": algorithm, "size": size}
-        return allrail.simulate_traffic(scenario(summing, traffic, 0))
+        return allrail.simulate(scenario(summing, traffic, 0))
 
     large, small = run("in_network", "1 GiB"), run("in_network", "1 KiB")
     assert 0 < large.share_of_optimum <= 1 + ROUNDING

@@ -70,7 +70,7 @@ some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 @some
 @given(scenarios)
 def test_a_step_is_its_compute_its_exposed_communication_and_its_waiting(one):
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     parts = result.compute_us + result.exposed_communication_us + result.waiting_us
     assert result.step_time_us == pytest.approx(parts, rel=1e-6)
     kinds = sum(us for _, us in result.exposed_us.items())
@@ -84,7 +84,7 @@ def test_a_step_is_its_compute_its_exposed_communication_and_its_waiting(one):
 @some
 @given(scenarios)
 def test_a_step_is_between_its_bound_and_everything_one_after_the_other(one):
-    result = allrail.simulate_training(one, timeline=True)
+    result = allrail.simulate(one, timeline=True)
     assert result.step_time_us >= result.compute_us - 1e-6
     assert result.step_time_us >= result.bound_step_time_us - 1e-6
     last = len(result.steps_us) - 1
@@ -115,8 +115,8 @@ def test_a_step_is_between_its_bound_and_everything_one_after_the_other(one):
 def test_better_networks_and_schedules_are_no_slower(one):
     for dimension in one["fabric"]["dimensions"]:
         dimension["latency"] = "0 ns"
-    step = allrail.simulate_training(one)
-    infinite, ideal = allrail.what_ifs(one, ["infinite_bandwidth", "ideal_schedule"], result=step)
+    step = allrail.simulate(one)
+    infinite, ideal = allrail.what_if(one, ["infinite_bandwidth", "ideal_schedule"], result=step)
     compute = infinite.result.step_time_us
     assert compute >= step.compute_us - 1e-6
     policy = one["schedule"]["tensor"]["policy"]
@@ -132,7 +132,7 @@ def test_better_networks_and_schedules_are_no_slower(one):
 def test_the_same_seed_gives_the_same_step(one, seed):
     shaken = {**one, "seed": seed}
     shaken["workload"] = {**one["workload"], "jitter": {"deviation": 0.1}}
-    first, again = (allrail.simulate_training(shaken).to_dict() for _ in range(2))
+    first, again = (allrail.simulate(shaken).to_dict() for _ in range(2))
     first.pop("host"), again.pop("host")
     assert first == again
 
@@ -141,7 +141,7 @@ def test_the_same_seed_gives_the_same_step(one, seed):
 @given(scenarios)
 def test_more_iterations_give_the_same_steady_step(one):
     longer = {**one, "workload": {**one["workload"], "iterations": 5}}
-    three, five = allrail.simulate_training(one), allrail.simulate_training(longer)
+    three, five = allrail.simulate(one), allrail.simulate(longer)
     assert five.step_time_us == pytest.approx(three.step_time_us, rel=0.02)
     assert len(five.steps_us) == 5
 
@@ -149,15 +149,15 @@ def test_more_iterations_give_the_same_steady_step(one):
 @some
 @given(scenarios, st.sampled_from((1.5, 3.0)))
 def test_a_straggler_slows_no_more_than_its_factor(one, factor):
-    plain = allrail.simulate_training(one)
+    plain = allrail.simulate(one)
     slow = {
         **one,
         "workload": {**one["workload"], "stragglers": [{"ranks": [0], "factor": factor}]},
     }
-    straggling = allrail.simulate_training(slow)
+    straggling = allrail.simulate(slow)
     assert straggling.step_time_us >= plain.step_time_us * 0.999
     assert straggling.step_time_us <= plain.step_time_us * factor * 1.001
-    (cured,) = allrail.what_ifs(slow, ["no_straggler"], result=straggling)
+    (cured,) = allrail.what_if(slow, ["no_straggler"], result=straggling)
     assert cured.result.step_time_us == pytest.approx(plain.step_time_us)
 
 
@@ -166,8 +166,8 @@ def test_with_a_lag_a_step_is_no_shorter_than_its_computing(iterations):
     """Two iterations are under way and may end together: one alone would be measured as nothing."""
     one = transformer({"tp": 2, "zero": 2, "microbatches": 4}, 8, {"policy": "fusion"}, "100 GB/s")
     one["workload"] |= {"lag": 1, "iterations": iterations}
-    result = allrail.simulate_training(one)
-    (plain,) = allrail.simulate_training({**one, "workload": {**one["workload"], "lag": 0}}).actors
+    result = allrail.simulate(one)
+    (plain,) = allrail.simulate({**one, "workload": {**one["workload"], "lag": 0}}).actors
     # At its ends the window cuts iterations that are under way.
     assert result.compute_us == pytest.approx(plain.compute_us, rel=0.1)
     assert result.step_time_us >= result.compute_us - 1e-6
@@ -218,7 +218,7 @@ def on_path(result, what):
 @some
 @given(st.one_of(transformers, scenarios))
 def test_one_actor_without_stragglers_waits_for_nobody(one):
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     assert len(result.actors) == 1
     assert result.waiting_us == pytest.approx(0, abs=1e-6)
     assert on_path(result, "waiting") == pytest.approx(0, abs=1e-6)
@@ -248,7 +248,7 @@ def test_a_chain_s_critical_path_is_its_parts(dims, chain):
     steps = {"ranks": ranks, "groups": {"all": axes}, "steps": {"one": chain}}
     one = scenario(dims, (), 1, "themis", {"policy": "fifo"})
     one["workload"] = {"model": {"steps": steps}, "iterations": 2}
-    result = allrail.simulate_training(one)
+    result = allrail.simulate(one)
     on = dict.fromkeys(("tensor", "expert", "data"), 0.0)
     for part in result.critical_path:
         if part.what == "communication":
@@ -264,7 +264,7 @@ def test_a_chain_s_critical_path_is_its_parts(dims, chain):
     st.sampled_from((8, 16)),
 )
 def test_a_job_s_parts_are_the_means_of_its_stages(layout, batch):
-    result = allrail.simulate_training(transformer(layout, batch, {"policy": "fifo"}, "100 GB/s"))
+    result = allrail.simulate(transformer(layout, batch, {"policy": "fifo"}, "100 GB/s"))
     ranks = sum(actor.ranks for actor in result.actors)
     assert len(result.actors) == layout["pp"]
 
@@ -302,7 +302,7 @@ def test_a_layout_takes_about_as_long_in_every_world(cut):
     link = {"bandwidth": "50 GB/s", "latency": "1 us"}
     one["fabric"] = {"topology": "torus", "shape": [4, 2], "link": link}
     worlds = ("dims", "links", "flows", "packets")
-    results = [allrail.simulate_training({**one, "world": world}) for world in worlds]
+    results = [allrail.simulate({**one, "world": world}) for world in worlds]
     for result in results:
         for whole in (result, *result.actors):
             parts = whole.compute_us + whole.exposed_communication_us + whole.waiting_us
@@ -328,5 +328,5 @@ def test_no_dimension_carries_more_than_it_can(trace, world):
         "board_link": {"bandwidth": trace, "latency": "1 ns"},
     }
     one = transformer({"tp": 2, "dp": 8}, 16, {"policy": "fifo"}, "100 GB/s")
-    result = allrail.simulate_training({**one, "fabric": mesh, "world": world})
+    result = allrail.simulate({**one, "fabric": mesh, "world": world})
     assert all(0 <= dimension.utilisation <= 1 + 1e-9 for dimension in result.dimensions)

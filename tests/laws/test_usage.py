@@ -21,7 +21,7 @@ FABRIC = {
 @pytest.mark.parametrize("tensor", ["fifo", "bytescheduler"])
 def test_what_is_used_while_communicating_lies_between(world, lag, bandwidth, tensor):
     """Also of steps whose communication never rests, as with a lag."""
-    result = allrail.simulate_training(
+    result = allrail.simulate(
         {
             "schema_version": 1,
             "fabric": FABRIC,

@@ -115,8 +115,8 @@ def reports(tmp_path_factory, results, scenarios):
     root = tmp_path_factory.mktemp("reports")
     write_results(root / "collectives", results=results, scenarios=scenarios)
     step = allrail.load_scenario(STEP)
-    trained = allrail.simulate_training(step, timeline=True)
-    assumed = allrail.what_ifs(step, ["infinite_bandwidth", "dim1_x2"], result=trained)
+    trained = allrail.simulate(step, timeline=True)
+    assumed = allrail.what_if(step, ["infinite_bandwidth", "dim1_x2"], result=trained)
     write_training(
         root / "training",
         results={"step": trained},
@@ -130,7 +130,7 @@ def reports(tmp_path_factory, results, scenarios):
     }
     write_traffic(
         root / "traffic",
-        results={name: allrail.simulate_traffic(one) for name, one in traffic.items()},
+        results={name: allrail.simulate(one) for name, one in traffic.items()},
         scenarios=traffic,
     )
     placed = place("hx4mesh-1k", mix="alibaba-2020", count=8, failed=1, run="all_reduce")

@@ -29,8 +29,8 @@ TRAFFIC = {
 }
 RUNS = [
     (allrail.simulate, COLLECTIVE, "time_us", "collectives"),
-    (allrail.simulate_training, TRAINING, "step_time_us", "actors"),
-    (allrail.simulate_traffic, TRAFFIC, "time_us", None),
+    (allrail.simulate, TRAINING, "step_time_us", "actors"),
+    (allrail.simulate, TRAFFIC, "time_us", None),
 ]
 
 
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 
 def test_texts_stand_in_a_page_as_they_are():
-    result = allrail.simulate_training({**TRAINING, "seed": 7})
+    result = allrail.simulate({**TRAINING, "seed": 7})
     assert "&lt;" not in result._repr_html_()
     tree = {**result.to_dict(), "critical_path_in_words": "a < b & c"}
     assert "a &lt; b &amp; c" in allrail.TrainingResult.from_dict(tree)._repr_html_()
@@ -82,7 +82,7 @@ def test_a_table_that_is_not_there_is_named():
 
 
 def test_parts_are_mappings():
-    result = allrail.simulate_training(TRAINING)
+    result = allrail.simulate(TRAINING)
     for parts in (result.exposed_us, result.memory):
         assert isinstance(parts, Mapping)
         assert dict(parts) == {name: getattr(parts, name) for name in parts}

@@ -45,7 +45,7 @@ def scenario(**sets):
 
 @pytest.fixture(scope="module")
 def step():
-    return allrail.simulate_training(scenario())
+    return allrail.simulate(scenario())
 
 
 def written(results, what_ifs=()):
@@ -112,14 +112,14 @@ class TestAdvice:
         return advice(result, what_ifs=what_ifs, scenario=input_tree(scenario(**sets)))
 
     def test_infinite_bandwidth_is_a_limit_and_no_advice(self, step):
-        rows = allrail.what_ifs(scenario(), ["all"], result=step)
+        rows = allrail.what_if(scenario(), ["all"], result=step)
         said = self.told(step, [one.to_dict() for one in rows])
         first = next(text for text in said if text.startswith("What would help most"))
         assert "nfinite" not in first
         assert any(text.startswith("Infinite bandwidth, the limit") for text in said)
 
     def test_what_was_simulated_counts_as_it_is(self, step):
-        rows = {one.name: one for one in allrail.what_ifs(scenario(), ["dim2_x2"], result=step)}
+        rows = {one.name: one for one in allrail.what_if(scenario(), ["dim2_x2"], result=step)}
         found = levers(step, what_ifs=[rows["dim2_x2"].to_dict()], scenario=input_tree(scenario()))
         mine = next(one for one in found if "dim2" in one.text)
         assert mine.simulated
@@ -130,7 +130,7 @@ class TestAdvice:
         fabric = STEP["fabric"]["dimensions"][dimension]["bandwidth"]
         twice = f"{2 * float(fabric.split()[0])} Gb/s"
         path = f"fabric.dimensions[{dimension}].bandwidth"
-        faster = allrail.simulate_training(STEP, sets={path: twice})
+        faster = allrail.simulate(STEP, sets={path: twice})
         gain = 1 - faster.step_time_us / step.step_time_us
         found = levers(step, what_ifs=[], scenario=input_tree(scenario()))
         said = [one.gain for one in found if f"dim{dimension + 1}" in one.text]

@@ -45,13 +45,13 @@ def scenario(**workload):
 
 @pytest.fixture(scope="module")
 def step():
-    return allrail.simulate_training(scenario(), timeline=True)
+    return allrail.simulate(scenario(), timeline=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, step):
     path = tmp_path_factory.mktemp("written") / "out"
-    rows = allrail.what_ifs(scenario(), ["infinite_bandwidth", "dim1_x2"], result=step)
+    rows = allrail.what_if(scenario(), ["infinite_bandwidth", "dim1_x2"], result=step)
     write_training(path, results={"one": step}, scenarios={"one": scenario()}, what_ifs=rows)
     return path
 
@@ -78,14 +78,14 @@ def test_every_file_is_there(folder):
 def test_the_same_results_give_the_same_bytes_and_a_run_without_traces_takes_them_away(
     folder, tmp_path, step
 ):
-    rows = allrail.what_ifs(scenario(), ["infinite_bandwidth", "dim1_x2"], result=step)
+    rows = allrail.what_if(scenario(), ["infinite_bandwidth", "dim1_x2"], result=step)
     out = tmp_path / "out"
     write_training(out, results={"one": step}, scenarios={"one": scenario()}, what_ifs=rows)
     for entry in folder.rglob("*"):
         if entry.is_file():
             other = out / entry.relative_to(folder)
             assert other.read_bytes() == entry.read_bytes(), entry.name
-    bare = allrail.simulate_training(scenario())
+    bare = allrail.simulate(scenario())
     write_training(out, results={"one": bare}, scenarios={"one": scenario()})
     assert (folder / "kineto").is_dir()
     assert not (out / "kineto").exists()
@@ -265,7 +265,7 @@ def test_in_worlds_of_messages_links_and_what_is_under_way_are_written(tmp_path,
         "world": world,
     }
     given = allrail.load_scenario(tree)
-    result = allrail.simulate_training(given, timeline=True)
+    result = allrail.simulate(given, timeline=True)
     write_training(tmp_path / "out", results={"one": result}, scenarios={"one": given})
     links = pl.read_parquet(tmp_path / "out" / "links.parquet")
     assert links["name"].to_list() == [one.name for one in result.links]

@@ -107,7 +107,7 @@ def spans(folder):
 def simulated(done):
     import allrail
 
-    return allrail.simulate_training(str(done.scenario)).to_dict()
+    return allrail.simulate(str(done.scenario)).to_dict()
 
 
 # (what trains, what it is kept as, how often on both ranks)

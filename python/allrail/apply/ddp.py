@@ -31,8 +31,8 @@ def files(decision: Decision) -> dict[str, str]:
         Inapplicable: DDP cannot do it.
     """
     from allrail import _core
+    from allrail.api import simulate, simulate_many
     from allrail.results.units import show_count
-    from allrail.training import simulate_training, simulate_training_many
 
     decision.needs("ddp")
     if decision.reads("bucket"):
@@ -41,7 +41,7 @@ def files(decision: Decision) -> dict[str, str]:
         why = "as the scenario has them"
     else:
         trees = [decision.tree | {"schedule": _with(decision, cap)} for cap in CAPS]
-        steps = [one.step_time_us for one in simulate_training_many(trees)]
+        steps = [one.step_time_us for one in simulate_many(trees)]
         # Of those as fast, the largest: fewer calls.
         cap = first = [
             cap for cap, step in zip(CAPS, steps, strict=True) if step <= SAME * min(steps)
@@ -50,7 +50,7 @@ def files(decision: Decision) -> dict[str, str]:
         why = f"the fastest of (ms a step) {tried}"
     tree = decision.tree | {"schedule": _with(decision, cap, first)}
     tree["workload"] = {**decision.workload, "iterations": 1}
-    result = simulate_training(tree, timeline=True)
+    result = simulate(tree, timeline=True)
     buckets: dict[int, tuple[str, int]] = {}
     for one in result.timeline or ():
         if one.communication is not None and one.purpose == "data":

@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.kinds import needs
 from allrail.layouts.mapping import numberings
 from allrail.layouts.tools import TOOLS
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.models import transformer_of
 from allrail.scenario.overrides import Sets
-from allrail.training import of_training
 
 AXES = ("tp", "cp", "pp", "ep", "op")
 """What cuts a replica, and shares its experts; `dp` is what remains of the NPUs."""
@@ -68,11 +68,11 @@ class Decision:
         Raises:
             InputError: Something in it is wrong, as `simulate` would say.
         """
-        from allrail.training import simulate_training
+        from allrail.api import simulate
 
-        loaded = of_training(load_scenario(scenario, sets=sets))
+        loaded = needs("workload", load_scenario(scenario, sets=sets))
         # Whatever cannot be simulated is refused with its reason.
-        simulate_training(loaded, sets={"workload.iterations": 1})
+        simulate(loaded, sets={"workload.iterations": 1})
         tree = json.loads(loaded.to_json())
         if "parallelism" not in tree["workload"]:
             raise InputError(

@@ -55,12 +55,12 @@ def measured_step(scenario: Scenario) -> Measured | None:
     Returns:
         None where the fabric comes from no table, or the step has no collective of one.
     """
-    from allrail.training import simulate_training
+    from allrail.api import simulate
 
     fabric = scenario.fabric
     if not isinstance(fabric, Fabric) or fabric.library is None or scenario.workload is None:
         return None
-    one = simulate_training(scenario, sets={"workload.iterations": 1}, timeline=_SLICES)
+    one = simulate(scenario, sets={"workload.iterations": 1}, timeline=_SLICES)
     kinds = _kinds(scenario, fabric, one.timeline or ())
     library = simulated = 0.0
     for (operation, size, part), count in kinds:
@@ -73,7 +73,7 @@ def measured_step(scenario: Scenario) -> Measured | None:
         return None
     longer = library / simulated
     slower = scenario.model_copy(update={"fabric": fabric.slower(longer)})
-    return Measured(simulate_training(slower).step_time_us, longer, fabric.library.error)
+    return Measured(simulate(slower).step_time_us, longer, fabric.library.error)
 
 
 _Kind = tuple[str, int, tuple[int, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,6 +14,8 @@ from allrail.errors import InputError
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
     from allrail.formats.astra_sim.printed import Printed
+    from allrail.result import CollectivesResult
+    from allrail.training_result import TrainingResult
 
 TABLE = "astra_sim.csv"
 """The file of ASTRA-sim's columns in a folder of results."""
@@ -247,21 +249,23 @@ def compared(
 
 def _simulate(case: AstraCase, progress: Any, out: Path | None) -> dict[str, Any]:
     """Simulate a case, and write its results where a folder is named."""
-    from allrail import api, training
+    from allrail import api
     from allrail.cli import folders
     from allrail.results.write import write_results
     from allrail.scenario import load_scenario
 
     scenario = load_scenario(case.scenario)
     if scenario.workload is not None:
-        step = training.simulate_training(scenario, progress=progress, timeline=out is not None)
+        told = api.simulate(scenario, progress=progress, timeline=out is not None)
+        step = cast("TrainingResult", told)
         if out is not None:
             from allrail.results.training import write_training
 
             folders.tell_replaced(out)
             write_training(out, results={case.name: step}, scenarios={case.name: scenario})
         return step.to_dict()
-    result = api.simulate(scenario, progress=progress, timeline=out is not None)
+    told = api.simulate(scenario, progress=progress, timeline=out is not None)
+    result = cast("CollectivesResult", told)
     if out is not None:
         folders.tell_replaced(out)
         write_results(out, results={result.policy: result}, scenarios={result.policy: scenario})

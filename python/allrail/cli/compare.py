@@ -15,9 +15,9 @@ from allrail.errors import InputError
 from allrail.stdin import STDIN
 
 if TYPE_CHECKING:
-    from allrail.api import Row
     from allrail.calibrate.nccl.beside import Nccl
     from allrail.many import FailedRow
+    from allrail.variants import Row
 
 NCCL = "nccl"
 """The policy whose row is NCCL's own time, which nothing here schedules."""
@@ -86,9 +86,9 @@ def command(
     With --astra-sim FILE is a result of ASTRA-sim (`tutorial_result.csv` of 1.0, the saved output
     of 2.x), and the case of its other files is simulated beside it.
     """
-    from allrail import api
     from allrail.cli import folders, output
     from allrail.scenario import load_scenario
+    from allrail.variants import compare as compare_variants
 
     # In the order in which they were given: so axes are varied.
     given = [name for name in others if name in SHORT]
@@ -138,7 +138,7 @@ def command(
         count = prod(len(values) for values in axes.values())
         failed: list[FailedRow] = []
         with output.Progress("comparing") as progress:
-            rows = api.compare(
+            rows = compare_variants(
                 file,
                 each=axes,
                 sets=sets,
@@ -324,7 +324,7 @@ def _nccl_trees(rows: list[Row], beside: list[tuple[Row, Nccl]]) -> list[dict[st
 def _speedup(rows: list[Row], row: Row, one: Nccl) -> float:
     """Against the first row, by what each does a second."""
     first = rows[0].result
-    return first.time_us / one.time_us * (row.result.work / first.work)
+    return float(first.time_us / one.time_us * (row.result.work / first.work))
 
 
 def show(

@@ -11,7 +11,7 @@ from allrail.errors import InputError
 from allrail.results.units import show_count
 
 if TYPE_CHECKING:
-    from allrail.result import Result
+    from allrail.result import CollectivesResult
     from allrail.scenario import Scenario
 
 
@@ -109,7 +109,7 @@ def tell_replaced(folder: Path) -> None:
 
 
 def write(
-    folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
+    folder: Path, *, results: Mapping[str, CollectivesResult], scenarios: Mapping[str, Scenario]
 ) -> None:
     """Write tables, pictures, trace and report.
 

@@ -138,8 +138,6 @@ _NO_BF16 = ("v100",)
 
 def _computes(asked: OfModel, fabric: Fabric | GraphFabric) -> tuple[str, str, tuple[str, ...]]:
     """Return the device and the precision of a job, and what of that nobody asked for."""
-    from allrail.errors import InputError
-
     device, assumed = asked.device, []
     if device is None and fabric.device is not None:
         device = fabric.device
@@ -154,13 +152,6 @@ def _computes(asked: OfModel, fabric: Fabric | GraphFabric) -> tuple[str, str, t
         precision = "fp16" if device in _NO_BF16 else "bf16"
         if precision != "bf16":
             assumed.append(f"precision: {precision}, as {device} has no bf16 (--precision)")
-    elif precision == "bf16" and device in _NO_BF16:
-        raise InputError(
-            f"`{device}` has no products in bf16",
-            source="--precision",
-            value=precision,
-            hint="`--precision fp16`, or a device that has them",
-        )
     return device, precision, tuple(assumed)
 
 

@@ -276,15 +276,15 @@ def best_of(job: Job) -> tuple[dict[str, Any], list[str]]:
 
 def _of_config(job: Job, best: Ranked) -> list[str]:
     """What was assumed for a Hugging Face model, and what of its file is not read."""
+    from allrail.api import simulate
     from allrail.scenario.models import load_model
     from allrail.steady import simulated_counts
-    from allrail.training import simulate_training
 
     if "hugging_face" not in load_model(job.model["name"], folder=Path()):
         return []
     # As many microbatches as a trial has: notes are the same, and large steps take minutes.
     count = simulated_counts(best.layout.pp, best.layout.microbatches(job))[0]
-    notes = simulate_training(_scenario(job, best, count=count)).to_dict()["notes"]
+    notes = simulate(_scenario(job, best, count=count)).to_dict()["notes"]
     return [note for note in notes if "config.json" in note]
 
 

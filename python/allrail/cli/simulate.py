@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,7 +14,7 @@ from allrail.results.units import plain_number, show_count
 
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
-    from allrail.result import Result
+    from allrail.result import CollectivesResult
     from allrail.scenario import Scenario
 
 
@@ -101,7 +101,8 @@ def command(
         traffic.run(scenario, as_json=as_json, out=out)
         return
     with output.Progress("simulating") as progress:
-        result = api.simulate(scenario, plan=plan, timeline=slices, cache=cache, progress=progress)
+        told = api.simulate(scenario, plan=plan, timeline=slices, cache=cache, progress=progress)
+    result = cast("CollectivesResult", told)
     if out is not None:
         folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
     if case is not None:
@@ -133,7 +134,7 @@ def _after(
         output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
 
-def show(scenario: Scenario, result: Result) -> None:
+def show(scenario: Scenario, result: CollectivesResult) -> None:
     """Print a result: the totals, then one line a dimension.
 
     Args:
@@ -198,7 +199,7 @@ def show(scenario: Scenario, result: Result) -> None:
     _predicted(scenario, result)
 
 
-def _agreed(result: Result) -> list[tuple[str, str]]:
+def _agreed(result: CollectivesResult) -> list[tuple[str, str]]:
     """What ranks said before collectives started."""
     from allrail.cli import output
 
@@ -224,7 +225,7 @@ def _tell_measured(scenario: Scenario) -> None:
     )
 
 
-def _predicted(scenario: Scenario, result: Result) -> None:
+def _predicted(scenario: Scenario, result: CollectivesResult) -> None:
     from allrail.cli import output
     from allrail.network_accuracy import network_line
 
@@ -282,7 +283,7 @@ def _refuse_foreign(
         )
 
 
-def _bandwidths(result: Result) -> list[tuple[str, str]]:
+def _bandwidths(result: CollectivesResult) -> list[tuple[str, str]]:
     """Of the only collective; several have a line each."""
     if result.algbw_GBps is None or result.busbw_GBps is None:
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from allrail.cli import output
 from allrail.results.units import show_count, show_number
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from allrail.many import FailedRow
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
-    from allrail.traffic import Distribution, TrafficResult, TrafficRow
+    from allrail.traffic_result import Distribution, TrafficResult
+    from allrail.variants import Row
 
 
 def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
@@ -25,11 +26,11 @@ def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
         as_json: Whether to print the JSON object instead of the table.
         out: A folder for tables and pictures.
     """
+    from allrail.api import simulate
     from allrail.cli import folders
-    from allrail.traffic import simulate_traffic
 
     with output.Progress("simulating") as progress:
-        result = simulate_traffic(scenario, progress=progress)
+        result = cast("TrafficResult", simulate(scenario, progress=progress))
     if out is not None:
         from allrail.results.traffic import write_traffic
 
@@ -61,11 +62,11 @@ def compare(
         out: A folder for tables and pictures.
     """
     from allrail.cli import folders
-    from allrail.traffic import compare_traffic
+    from allrail.variants import compare as compare_variants
 
     failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
-        rows = compare_traffic(file, each=each, sets=sets, progress=progress, failed=failed)
+        rows = compare_variants(file, each=each, sets=sets, progress=progress, failed=failed)
     output.none_worked(rows, failed)
     if out is not None:
         from allrail.results.traffic import write_traffic
@@ -179,7 +180,7 @@ def _printed(result: TrafficResult) -> dict[str, object]:
     return {key: value for key, value in result.raw.items() if key != "npu_bandwidths_gbps"}
 
 
-def _tree(row: TrafficRow) -> dict[str, object]:
+def _tree(row: Row) -> dict[str, object]:
     return {
         "label": row.label,
         "sets": row.sets,

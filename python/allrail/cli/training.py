@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -15,12 +15,13 @@ from allrail.results.units import plain_number, show_count, show_duration, show_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from allrail.assumptions import WhatIf
     from allrail.many import FailedRow
     from allrail.result import DimensionResult
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
-    from allrail.training import TrainingRow, WhatIf
     from allrail.training_result import TrainingResult
+    from allrail.variants import Row
 
 MOST_ACTORS = 16
 """More would push everything else off the screen; `--json` and the tables have all."""
@@ -52,15 +53,16 @@ def run(
     Returns:
         What came out.
     """
+    from allrail.api import simulate
+    from allrail.assumptions import what_if
     from allrail.cli import folders
-    from allrail.training import simulate_training, what_ifs
 
     with output.Progress("simulating") as progress:
-        result = simulate_training(scenario, timeline=slices, progress=progress)
+        result = cast("TrainingResult", simulate(scenario, timeline=slices, progress=progress))
     rows: list[WhatIf] = []
     if assumptions:
         with output.Progress("what if") as progress:
-            rows = what_ifs(scenario, assumptions, result=result, progress=progress)
+            rows = what_if(scenario, assumptions, result=result, progress=progress)
     if out is not None:
         from allrail.results.training import write_training
 
@@ -106,11 +108,11 @@ def compare(
         out: A folder for tables and pictures.
     """
     from allrail.cli import folders
-    from allrail.training import compare_training
+    from allrail.variants import compare as compare_variants
 
     failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
-        rows = compare_training(
+        rows = compare_variants(
             list(files), each=each or None, sets=sets, progress=progress, failed=failed
         )
     output.none_worked(rows, failed)
@@ -323,9 +325,9 @@ def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
     output.table(["what_if", "step_time_us", "gain_%", "speedup"], lines)
 
 
-def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None:
+def _show_rows(rows: Sequence[Row], failed: Sequence[FailedRow]) -> None:
     from allrail.cli.compare import SHORT
-    from allrail.training import show_value
+    from allrail.variants import show_value
 
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
@@ -504,7 +506,7 @@ def _name(scenario: Scenario, result: TrainingResult) -> str:
     return f"{name} {result.policy} {result.tensor_policy}"
 
 
-def _tree(row: TrainingRow) -> dict[str, object]:
+def _tree(row: Row) -> dict[str, object]:
     return {
         "label": row.label,
         "sets": row.sets,

@@ -24,8 +24,8 @@ def import_model(files: list[Path], folder: Path, name: str) -> Imported:
     Raises:
         InputError: There are several, or the model is not read.
     """
+    from allrail.api import simulate
     from allrail.scenario.models import load_model, parameters_of
-    from allrail.training import simulate_training
 
     if len(files) > 1:
         raise InputError(
@@ -37,7 +37,7 @@ def import_model(files: list[Path], folder: Path, name: str) -> Imported:
         path = named_in(staged, files[0], name=name)
         write_scenario(made, npus=8, model="", workload={"model": path, **_ASSUMED})
         try:
-            notes = simulate_training(str(made)).to_dict()["notes"]
+            notes = simulate(str(made)).to_dict()["notes"]
         except InputError as error:
             # The scenario is ours, and gone.
             error.source, error.line = str(files[0]), None

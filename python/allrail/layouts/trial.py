@@ -15,13 +15,13 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
+from allrail.kinds import needs
 from allrail.layouts.layout import Cut, Job
 from allrail.layouts.space import tools_of
 from allrail.many import Progress, of_core
 from allrail.scenario import Fabric, GraphFabric, Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.steady import of_all, simulated_counts
-from allrail.training import of_training
 
 RECOMPUTED = ("none", "selective", "alternate", "full")
 """From the least to the most."""
@@ -117,7 +117,7 @@ class Trials:
         self.job = job
         count = first.microbatches(job)
         tree = first.scenario(job, recompute=RECOMPUTED[0], microbatches=count)
-        self._scenario: Scenario = of_training(load_scenario(tree, sets=job.sets))
+        self._scenario: Scenario = needs("workload", load_scenario(tree, sets=job.sets))
         self._base = json.loads(self._scenario.to_json())
         self._target: Mapping[str, int | None] | None = self._base["workload"].get("target")
         # What `--set` says of `parallelism` beside the layout.

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from allrail.report.style import GRID, HUES, INK, MUTED, PANEL, WIDTH, bare, style
-from allrail.result import Result, Stage
+from allrail.result import CollectivesResult, Stage
 from allrail.results.units import time_unit
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def activity_rates(spans: Sequence[Span], *, end_us: float, windows: int = WINDO
     return [min(1.0, time / width) for time in busy]
 
 
-def activity(results: Mapping[str, Result]) -> Figure:
+def activity(results: Mapping[str, CollectivesResult]) -> Figure:
     """Draw the activity of one or several results.
 
     Args:

@@ -27,7 +27,7 @@ from allrail.report.document import (
 from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
-from allrail.result import Result, Stage
+from allrail.result import CollectivesResult, Stage
 from allrail.results.trace import SHORT
 from allrail.results.units import (
     show_error,
@@ -58,7 +58,11 @@ Inputs = Mapping[str, Mapping[str, Any]]
 
 
 def page(
-    results: Mapping[str, Result], *, inputs: Inputs, pictures: Mapping[str, str], version: str
+    results: Mapping[str, CollectivesResult],
+    *,
+    inputs: Inputs,
+    pictures: Mapping[str, str],
+    version: str,
 ) -> str:
     """The report as HTML.
 
@@ -114,7 +118,7 @@ def _subtitle(inputs: Inputs) -> str:
     return ", ".join(dict.fromkeys(texts)) + more
 
 
-def _headline(results: Mapping[str, Result]) -> str:
+def _headline(results: Mapping[str, CollectivesResult]) -> str:
     (base_name, base), *_ = results.items()
     name, best = fastest(results)
     if len(results) == 1:
@@ -140,7 +144,9 @@ def _headline(results: Mapping[str, Result]) -> str:
     )
 
 
-def _summary(results: Mapping[str, Result], inputs: Inputs, fabrics: Sequence[str]) -> list[str]:
+def _summary(
+    results: Mapping[str, CollectivesResult], inputs: Inputs, fabrics: Sequence[str]
+) -> list[str]:
     """What was simulated and where; what dominates; what would help most."""
     ones = list(results.values())
     name, best = fastest(results)
@@ -182,7 +188,7 @@ def _summary(results: Mapping[str, Result], inputs: Inputs, fabrics: Sequence[st
     return said
 
 
-def _badges(ones: Sequence[Result]) -> list[tuple[str, str]]:
+def _badges(ones: Sequence[CollectivesResult]) -> list[tuple[str, str]]:
     found = badges(
         [result.world for result in ones], calibrated=all(result.calibrated for result in ones)
     )
@@ -191,7 +197,7 @@ def _badges(ones: Sequence[Result]) -> list[tuple[str, str]]:
     return found
 
 
-def _cards(results: Mapping[str, Result]) -> list[tuple[str, str, str]]:
+def _cards(results: Mapping[str, CollectivesResult]) -> list[tuple[str, str, str]]:
     """Of the result that the headline names as the fastest."""
     name, best = fastest(results)
     whose = f" of {name}" if len(results) > 1 else ""
@@ -221,7 +227,7 @@ _RESULTS = (
 )
 
 
-def _results(results: Mapping[str, Result]) -> list[Cells]:
+def _results(results: Mapping[str, CollectivesResult]) -> list[Cells]:
     first = next(iter(results.values()))
     return [
         [
@@ -240,7 +246,7 @@ def _results(results: Mapping[str, Result]) -> list[Cells]:
     ]
 
 
-def _dimensions(results: Mapping[str, Result]) -> Table:
+def _dimensions(results: Mapping[str, CollectivesResult]) -> Table:
     rows: list[Cells] = [
         [
             name,
@@ -264,7 +270,7 @@ def _dimensions(results: Mapping[str, Result]) -> Table:
     return Table("dimensions", columns, rows, [0, 1, 2, 5], title="Dimensions")
 
 
-def _collectives(results: Mapping[str, Result]) -> list[Table]:
+def _collectives(results: Mapping[str, CollectivesResult]) -> list[Table]:
     """Only where there are several: one alone says what the results say."""
     rows: list[Cells] = [
         [
@@ -284,7 +290,7 @@ def _collectives(results: Mapping[str, Result]) -> list[Table]:
     return [Table("each", header, rows, [0, 1, 2])] if rows else []
 
 
-def _timeline(results: Mapping[str, Result]) -> Chart | None:
+def _timeline(results: Mapping[str, CollectivesResult]) -> Chart | None:
     shown = {name: result for name, result in results.items() if result.timeline}
     if not shown:
         return None
@@ -322,7 +328,7 @@ def _timeline(results: Mapping[str, Result]) -> Chart | None:
     )
 
 
-def _bar(span: Stage, result: Result, colour: str, *, several: bool) -> Bar:
+def _bar(span: Stage, result: CollectivesResult, colour: str, *, several: bool) -> Bar:
     short = SHORT.get(span.operation, span.operation)
     name = f"chunk {span.chunk} {short}"
     detail = (
@@ -353,7 +359,7 @@ def _hex(red: float, green: float, blue: float) -> str:
     return "#" + "".join(f"{round(255 * one):02x}" for one in (red, green, blue))
 
 
-def _front(results: Mapping[str, Result], inputs: Inputs) -> Section:
+def _front(results: Mapping[str, CollectivesResult], inputs: Inputs) -> Section:
     what = "algorithm bandwidth (GB/s)"
     rates = {name: one.algbw_GBps for name, one in results.items() if one.algbw_GBps is not None}
     if len(rates) < len(results):
@@ -362,14 +368,14 @@ def _front(results: Mapping[str, Result], inputs: Inputs) -> Section:
     return front_section(priced(rates, inputs), rate=what)
 
 
-def _comparison_words(results: Mapping[str, Result]) -> str:
+def _comparison_words(results: Mapping[str, CollectivesResult]) -> str:
     return "; ".join(
         f"{name}: {show_time(one.time_us)}, {show_percent(one.utilisation)} used"
         for name, one in results.items()
     )
 
 
-def _activity_words(results: Mapping[str, Result]) -> str:
+def _activity_words(results: Mapping[str, CollectivesResult]) -> str:
     return "; ".join(
         f"{name}: "
         + ", ".join(
@@ -381,7 +387,7 @@ def _activity_words(results: Mapping[str, Result]) -> str:
     )
 
 
-def _meanings(ones: Sequence[Result]) -> dict[str, str]:
+def _meanings(ones: Sequence[CollectivesResult]) -> dict[str, str]:
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     said = {
         "world": world_words([one.world for one in ones])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from allrail.compared import speedup
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
-from allrail.result import Result
+from allrail.result import CollectivesResult
 from allrail.results.units import show_number, time_unit
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAME = "comparison"
 
 
-def comparison(results: Mapping[str, Result]) -> Figure:
+def comparison(results: Mapping[str, CollectivesResult]) -> Figure:
     """Draw one bar a result, left its time and right its utilisation.
 
     Args:

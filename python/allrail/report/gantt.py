@@ -23,7 +23,7 @@ from allrail.report.style import (
     lighter,
     style,
 )
-from allrail.result import DimensionResult, Result, Stage
+from allrail.result import CollectivesResult, DimensionResult, Stage
 from allrail.results.lanes import assign_lanes
 from allrail.results.starvation import Span, length, starved
 from allrail.results.trace import SHORT
@@ -47,7 +47,7 @@ GAP = 0.16
 """Between the bands, as a part of a band."""
 
 
-def gantt(results: Mapping[str, Result]) -> Figure:
+def gantt(results: Mapping[str, CollectivesResult]) -> Figure:
     """Draw the timelines of one or several results.
 
     Args:
@@ -93,7 +93,9 @@ class _Row:
     height: float
 
 
-def _draw(axes: Axes, result: Result, colours: Colormap, chunks: int, factor: float) -> None:
+def _draw(
+    axes: Axes, result: CollectivesResult, colours: Colormap, chunks: int, factor: float
+) -> None:
     spans = result.timeline or ()
     used = [op for op in OPERATIONS if any(span.operation == op for span in spans)]
     used += sorted({span.operation for span in spans} - set(used))
@@ -254,7 +256,9 @@ def _numbers(
         )
 
 
-def _legend(figure: Figure, shown: Mapping[str, Result], colours: Colormap, chunks: int) -> None:
+def _legend(
+    figure: Figure, shown: Mapping[str, CollectivesResult], colours: Colormap, chunks: int
+) -> None:
     from matplotlib.patches import Patch
 
     operations = {span.operation for result in shown.values() for span in result.timeline or ()}

@@ -129,11 +129,11 @@ def _inputs(tree: Mapping[str, Any]) -> dict[str, Any]:
 def _collectives(folder: Path, tree: Mapping[str, Any]) -> str:
     from allrail import _core
     from allrail.report.collectives_page import page
-    from allrail.result import Result
+    from allrail.result import CollectivesResult
     from allrail.results.write import PICTURES
 
     return page(
-        {name: Result.from_dict(one) for name, one in _trees(folder, tree).items()},
+        {name: CollectivesResult.from_dict(one) for name, one in _trees(folder, tree).items()},
         inputs=_inputs(tree),
         pictures=_pictures(folder, PICTURES),
         version=_core.version(),
@@ -159,7 +159,7 @@ def _training(folder: Path, tree: Mapping[str, Any]) -> str:
 def _traffic(folder: Path, tree: Mapping[str, Any]) -> str:
     from allrail import _core
     from allrail.report.traffic_page import TITLES, page
-    from allrail.traffic import TrafficResult
+    from allrail.traffic_result import TrafficResult
 
     return page(
         {one["name"]: TrafficResult.from_dict(one["result"]) for one in tree["results"]},

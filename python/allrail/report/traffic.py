@@ -10,7 +10,7 @@ from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from allrail.traffic import TrafficResult
+    from allrail.traffic_result import TrafficResult
 
 SHARES = "shares"
 DISTRIBUTION = "bandwidths"

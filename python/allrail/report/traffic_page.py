@@ -25,7 +25,7 @@ from allrail.report.document import (
 from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.results.units import show_bandwidth, show_number, show_percent, show_time
-from allrail.traffic import TrafficResult
+from allrail.traffic_result import TrafficResult
 
 TITLES = {
     "shares": "Share of injection",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    from allrail.training import WhatIf
+    from allrail.assumptions import WhatIf
 
 STEP = "step"
 BREAKDOWN = "breakdown"

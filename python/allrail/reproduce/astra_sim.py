@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail import api, training
+from allrail import api
 from allrail.errors import InputError
 from allrail.formats.astra_sim import AstraCase, columns, read_case
 from allrail.reproduce.published import number
@@ -254,7 +254,7 @@ def _case(expected: Mapping[str, Any]) -> list[Row]:
     )
     name, within = str(expected["name"]), float(expected["tolerance"])
     if case.passes:
-        result = training.simulate_training(case.scenario).to_dict()
+        result = api.simulate(case.scenario).to_dict()
         total: float = sum(result["steps_us"])
     else:
         result = api.simulate(case.scenario).to_dict()

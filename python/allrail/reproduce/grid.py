@@ -10,7 +10,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.plans import plan_for
-from allrail.result import Result
+from allrail.result import CollectivesResult
 from allrail.scenario import Scenario, load_scenario
 
 PLATFORMS = (
@@ -105,7 +105,7 @@ def perturbed(tree: dict[str, Any], *, seed: int, spread: float = 0.1) -> dict[s
     return copy
 
 
-def run_plan(tree: dict[str, Any], *, plan: str) -> Result:
+def run_plan(tree: dict[str, Any], *, plan: str) -> CollectivesResult:
     """Run a plan that was made for a fabric of the same shape.
 
     Args:
@@ -113,7 +113,7 @@ def run_plan(tree: dict[str, Any], *, plan: str) -> Result:
         plan: The plan file's text.
     """
     told = json.loads(_core.simulate(json.dumps(tree), plan))
-    return Result.from_dict({**told, "calibrated": False})
+    return CollectivesResult.from_dict({**told, "calibrated": False})
 
 
 def nominal_plan(scenario: Scenario, *, cache: bool) -> str:

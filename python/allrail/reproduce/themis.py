@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import cast
 
 from allrail import api
 from allrail.plans import plan_for
@@ -30,7 +31,7 @@ from allrail.reproduce.grid import (
 from allrail.reproduce.published import chosen, less_than, number
 from allrail.reproduce.rows import Cells, Detail, Progress, Reproduction, Row
 from allrail.reproduce.themis_cells import Results
-from allrail.result import Host, Result
+from allrail.result import CollectivesResult, Host
 from allrail.results.units import show_count
 from allrail.scenario import Scenario, fields, load_scenario
 
@@ -82,7 +83,7 @@ class _Work:
         if self._progress is not None:
             self._progress(self._done, self._total)
 
-    def simulate(self, scenarios: list[Scenario]) -> list[Result]:
+    def simulate(self, scenarios: list[Scenario]) -> list[CollectivesResult]:
         """Simulate them all, counting."""
         base = self._done
 
@@ -92,7 +93,7 @@ class _Work:
 
         results = api.simulate_many(scenarios, progress=tell)
         tell(len(scenarios), 0)
-        return results
+        return cast("list[CollectivesResult]", results)
 
 
 def run(
@@ -144,7 +145,8 @@ def _grid(work: _Work) -> tuple[Results, dict[Cell, str]]:
     for name in (BASELINE, FIFO, SCF):
         results[name] = []
         for cell in CELLS:  # with timelines, which `simulate_many` has none of
-            results[name].append(api.simulate(cell.scenario(name), timeline=True))
+            told = api.simulate(cell.scenario(name), timeline=True)
+            results[name].append(cast("CollectivesResult", told))
             work.step()
     results[SEARCH], plans = [], {}
     for cell in CELLS:  # one by one and not from the cache: planning is timed
@@ -152,14 +154,15 @@ def _grid(work: _Work) -> tuple[Results, dict[Cell, str]]:
         started = time.perf_counter()
         plan = plan_for(scenario, cache=False)
         host = Host(planning_ms=1e3 * (time.perf_counter() - started), wall_ms=0.0)
-        told = api.simulate(scenario, plan=plan, timeline=True)
+        simulated = api.simulate(scenario, plan=plan, timeline=True)
+        told = cast("CollectivesResult", simulated)
         results[SEARCH].append(replace(told, host=host))
         plans[cell] = plan.text
         work.step()
     return results, plans
 
 
-def _uses(results: list[Result]) -> list[float]:
+def _uses(results: list[CollectivesResult]) -> list[float]:
     """Utilisations in per cent."""
     return [100 * (result.utilisation or 0.0) for result in results]
 

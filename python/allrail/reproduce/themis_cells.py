@@ -10,12 +10,12 @@ from allrail.report.activity import activity
 from allrail.report.gantt import gantt
 from allrail.reproduce.grid import BASELINE, CELLS, FIFO, SCF, SEARCH, Cell, mean
 from allrail.reproduce.rows import Cells, Detail, Picture, Row
-from allrail.result import Result
+from allrail.result import CollectivesResult
 
 SHOWN = Cell("3D-SW_SW_SW_homo", "1000 MB")
 """Whose dimensions are drawn over time."""
 
-Results = dict[str, list[Result]]
+Results = dict[str, list[CollectivesResult]]
 """By schedule, in the order of `CELLS`."""
 
 
@@ -67,7 +67,7 @@ def starving(results: Results) -> list[Row]:
     ]
 
 
-def _starved(result: Result) -> list[float]:
+def _starved(result: CollectivesResult) -> list[float]:
     """Of each dimension, as a part of the whole time."""
     return [time / result.time_us for time in result.starved_us or ()]
 

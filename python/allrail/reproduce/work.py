@@ -66,9 +66,9 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
             raise from_core(error, places=Places()) from None
         told: dict[str, Any] = json.loads(text)
         return told
-    from allrail.traffic import simulate_traffic
+    from allrail.api import simulate
 
-    return simulate_traffic(dict(scenario), progress=progress).to_dict()
+    return simulate(dict(scenario), progress=progress).to_dict()
 
 
 def carry_out(

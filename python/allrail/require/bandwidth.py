@@ -14,12 +14,12 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
+from allrail.kinds import needs
 from allrail.many import Progress, of_core
 from allrail.require.target import Target, read_target
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.fields import parse_quantity
-from allrail.training import of_training
 
 _POWERS = range(-6, 7)
 _CLOSE = 1.01
@@ -151,7 +151,7 @@ def require(
     Raises:
         InputError: Something in the scenario is wrong, or nothing reaches the target.
     """
-    loaded = of_training(load_scenario(scenario, sets=sets))
+    loaded = needs("workload", load_scenario(scenario, sets=sets))
     steps = _Steps(_on_dimensions(loaded))
     count = len(steps.names)
     whole = [1.0] * count

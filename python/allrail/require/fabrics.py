@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allrail.api import simulate
 from allrail.errors import InputError
 from allrail.require.target import Target
 from allrail.scenario import GraphFabric, ScenarioLike, load_any_fabric, load_scenario
-from allrail.training import simulate_training
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _candidate(base: Any, target: Target, fabric: str, prices: Path | None) -> C
     if isinstance(loaded, GraphFabric):
         usd = float(cost([loaded], prices=prices)["fabrics"][0]["cost_usd"])
     try:
-        result = simulate_training(load_scenario(base, sets={"fabric": fabric}))
+        result = simulate(load_scenario(base, sets={"fabric": fabric}))
     except InputError as error:
         return Candidate(fabric, cost_usd=usd, why_not=error.why)
     step_s = result.step_time_us / 1e6

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.foreign import FORMULA, NUMBER, cell
-from allrail.result import Result
+from allrail.result import CollectivesResult
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +58,7 @@ TIMELINE_TYPES = {
 }
 
 
-def results_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+def results_frame(results: Mapping[str, CollectivesResult]) -> pl.DataFrame:
     """One row a result.
 
     Args:
@@ -67,7 +67,7 @@ def results_frame(results: Mapping[str, Result]) -> pl.DataFrame:
     return _frame([(name, result) for name, result in results.items()], RESULT_TYPES)
 
 
-def dimensions_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+def dimensions_frame(results: Mapping[str, CollectivesResult]) -> pl.DataFrame:
     """One row a result and dimension; `starved_us` of results with a timeline.
 
     Args:
@@ -85,7 +85,7 @@ def dimensions_frame(results: Mapping[str, Result]) -> pl.DataFrame:
     return frame.with_columns(pl.Series("starved_us", starved, dtype=pl.Float64))
 
 
-def timeline_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+def timeline_frame(results: Mapping[str, CollectivesResult]) -> pl.DataFrame:
     """One row a result and stage, of the results that have a timeline.
 
     Args:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from allrail.result import Result
+from allrail.result import CollectivesResult
 from allrail.results.lanes import assign_lanes
 
 SHORT = {
@@ -25,7 +25,7 @@ SHORT = {
 """The field's abbreviations of the operations."""
 
 
-def trace_events(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+def trace_events(results: Mapping[str, CollectivesResult]) -> list[dict[str, Any]]:
     """The events of one or several results.
 
     Args:
@@ -78,7 +78,7 @@ def trace_events(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     return events
 
 
-def trace_gzip(results: Mapping[str, Result]) -> bytes:
+def trace_gzip(results: Mapping[str, CollectivesResult]) -> bytes:
     """The trace as a compressed file; the same results give the same bytes.
 
     Args:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from allrail.scenario import Scenario
-    from allrail.traffic import TrafficResult
+    from allrail.traffic_result import TrafficResult
 
 COLUMNS = {
     "pattern": "String",

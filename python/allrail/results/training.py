@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
+    from allrail.assumptions import WhatIf
     from allrail.scenario import Scenario
-    from allrail.training import WhatIf
 
 KINETO = "kineto"
 MOST_TRACES = 64

@@ -19,9 +19,9 @@ from allrail.results.frames import dimensions_frame, results_frame, timeline_fra
 from allrail.results.trace import trace_gzip
 
 if TYPE_CHECKING:
-    from allrail.result import Result
+    from allrail.result import CollectivesResult
     from allrail.scenario import Scenario
-    from allrail.traffic import TrafficResult
+    from allrail.traffic_result import TrafficResult
     from allrail.training_result import TrainingResult
 
 RESULT_FILE = "result.json"
@@ -43,7 +43,7 @@ _TABLED = ("timeline", "npu_bandwidths_gbps")
 
 
 def write_results(
-    folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
+    folder: Path, *, results: Mapping[str, CollectivesResult], scenarios: Mapping[str, Scenario]
 ) -> None:
     """Write the folder of one or several results.
 
@@ -94,7 +94,7 @@ def input_tree(scenario: Scenario) -> dict[str, Any]:
 
 
 def result_tree(
-    results: Mapping[str, Result | TrainingResult | TrafficResult],
+    results: Mapping[str, CollectivesResult | TrainingResult | TrafficResult],
     *,
     inputs: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:

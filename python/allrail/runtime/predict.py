@@ -51,7 +51,7 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
         record: Of one rank.
         steps: Of the record, one or more.
     """
-    from allrail.training import simulate_training
+    from allrail.api import simulate
 
     settings = record["settings"]
     if settings is None or not settings.get("dimensions"):
@@ -59,7 +59,7 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
     if not steps:
         return "no step was seen whole"
     try:
-        result = simulate_training(scenario(record, steps))
+        result = simulate(scenario(record, steps))
     except InputError as error:
         return f"the simulator does not take this job: {error.why}"
     calibrated = bool(settings.get("calibrated"))

@@ -28,7 +28,7 @@ from allrail.scenario.places import Place, parse_path
 from allrail.scenario.presets import preset_names, read_fabric
 from allrail.scenario.programs import with_programs
 from allrail.scenario.workload import FORMER
-from allrail.training import show_value
+from allrail.variants import show_value
 
 _KINDS: dict[QuantityKind, tuple[str, float]] = {
     "bandwidth": ("_gbps", 8e-9),  # the core counts bytes per second

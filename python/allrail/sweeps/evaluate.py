@@ -75,17 +75,13 @@ def outcome(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _simulated(loaded: Scenario) -> dict[str, Any]:
-    if loaded.workload is not None:
-        from allrail.training import simulate_training
-
-        return _training(simulate_training(loaded), loaded)
-    if loaded.traffic is not None:
-        from allrail.traffic import simulate_traffic
-
-        return dict(simulate_traffic(loaded).raw)
     from allrail.api import simulate
+    from allrail.training_result import TrainingResult
 
-    return dict(simulate(loaded).raw)
+    result = simulate(loaded)
+    if isinstance(result, TrainingResult):
+        return _training(result, loaded)
+    return dict(result.raw)
 
 
 def _training(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:

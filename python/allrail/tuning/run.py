@@ -81,14 +81,14 @@ def tune(
         InputError: Optuna is not installed, the scenario cannot be simulated or has no workload, or
             the file is another search's.
     """
-    from allrail.training import simulate_training
+    from allrail.api import simulate
 
     loaded = load_scenario(scenario, sets=sets)
     space = knobs(loaded)
 
-    def simulate(values: Mapping[str, Any]) -> float:
+    def step(values: Mapping[str, Any]) -> float:
         changed = load_scenario(loaded, sets=as_written(loaded, values))
-        return simulate_training(changed).step_time_us
+        return simulate(changed).time_us
 
     if study is not None:
         check("study", study, kind=KINDS["path"])
@@ -105,7 +105,7 @@ def tune(
         )
     tuned = search(
         space,
-        simulate,
+        step,
         trials=trials,
         seed=seed,
         study=None if study is None else Path(study),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from allrail import _core
-from allrail.training import simulate_training
+from allrail.api import simulate
 from allrail.verify.fit import Carried
 from allrail.verify.verdict import Assumption
 
@@ -136,7 +136,7 @@ def step_ms(tree: dict[str, Any]) -> float:
     Args:
         tree: The scenario.
     """
-    return simulate_training(tree).step_time_us / 1e3
+    return float(simulate(tree).step_time_us) / 1e3
 
 
 def spread(tree: dict[str, Any], found: Sequence[Carried], step: float) -> float:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
+from typing import cast
 
+from allrail.api import simulate
 from allrail.errors import InputError
 from allrail.runtime.predict import scenario
 from allrail.runtime.record import Record
 from allrail.runtime.steps import Step, middle_half, steps_of
-from allrail.training import simulate_training
+from allrail.training_result import TrainingResult
 from allrail.verify import refit
 from allrail.verify.collectives import exchanges
 from allrail.verify.fit import carried
@@ -65,7 +67,7 @@ def verify(records: Sequence[Record]) -> Verdict:
         )
     )
     refitted = refit.slowed(refit.changed(planned, refit.by_dimension(changes)), uneven)
-    result = simulate_training(refitted, timeline=True)
+    result = cast("TrainingResult", simulate(refitted, timeline=True))
     times = [(step.end - step.start) / 1e6 for _, each in seen for step in each]
     measured = median(times)
     apart = median(_drift(each) for _, each in seen)

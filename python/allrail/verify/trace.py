@@ -22,13 +22,13 @@ from statistics import median
 from typing import Any
 
 from allrail import _core, leftovers
+from allrail.api import simulate
 from allrail.calibrate.predict import OPERATIONS
 from allrail.calibrate.predict import run as simulated
 from allrail.errors import InputError
 from allrail.formats.traces import import_timed
 from allrail.many import Progress
-from allrail.training import simulate_training
-from allrail.training_result import TrainingResult
+from allrail.result import Result
 from allrail.verify import refit
 from allrail.verify.collectives import Exchange
 from allrail.verify.fit import Carried, middle
@@ -105,7 +105,7 @@ def verify_trace(
 
 def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | None) -> Verdict:
     typical = sorted(steps, key=lambda one: one.measured_ms)[(len(steps) - 1) // 2]
-    planned = simulate_training(typical.tree, timeline=True)
+    planned = simulate(typical.tree, timeline=True)
     found, changes = _fitted(typical, planned)
     every = refit.by_dimension(changes)
     each = []
@@ -115,7 +115,7 @@ def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | 
         again = refit.step_ms(refit.changed(one.tree, every))
         each.append(Compared(one.number, one.measured_ms, refit.step_ms(one.tree), again))
     refitted = refit.changed(typical.tree, every)
-    result = simulate_training(refitted, timeline=True)
+    result = simulate(refitted, timeline=True)
     base, after = planned.step_time_us / 1e3, result.step_time_us / 1e3
     measured = typical.measured_ms
     assumptions = refit.assumptions(typical.tree, changes)
@@ -141,7 +141,7 @@ def _verdict(steps: Sequence[_Step], notes: Sequence[str], progress: Progress | 
     )
 
 
-def _fitted(step: _Step, planned: TrainingResult) -> tuple[list[Carried], list[Change]]:
+def _fitted(step: _Step, planned: Result) -> tuple[list[Carried], list[Change]]:
     """What the dimensions carry, and all numbers as they were measured.
 
     Latencies hide behind bytes: how much depends on both, so the fit starts again from its own end.
@@ -159,7 +159,7 @@ def _fitted(step: _Step, planned: TrainingResult) -> tuple[list[Carried], list[C
         latencies |= {one.dimension: one for one in _latencies(tree, step.tree, small, found)}
         changes = [*refit.bandwidths(step.tree, found), *latencies.values()]
         tree = refit.changed(step.tree, refit.by_dimension(changes))
-        result = simulate_training(tree, timeline=True)
+        result = simulate(tree, timeline=True)
     return found, changes
 
 
@@ -240,7 +240,7 @@ def _measured(step: _Step) -> dict[Kind, list[float]]:
     return found
 
 
-def _predicted(tree: dict[str, Any], result: TrainingResult) -> dict[Kind, tuple[float, int]]:
+def _predicted(tree: dict[str, Any], result: Result) -> dict[Kind, tuple[float, int]]:
     """The median of each kind, in milliseconds, and the dimension that is busy with it longest.
 
     A timeline ends with the last byte, and a collective a latency later: it takes as long as in the
@@ -281,10 +281,10 @@ def _alone(kind: Kind, dimensions: list[dict[str, Any]]) -> float:
     return simulated(operation, dimensions, size, chunks=_CHUNKS) / 1e3
 
 
-def _kinds(step: _Step, tree: dict[str, Any], planned: TrainingResult) -> dict[Kind, _Said]:
+def _kinds(step: _Step, tree: dict[str, Any], planned: Result) -> dict[Kind, _Said]:
     dimensions = tree["fabric"]["dimensions"]
     at_once = refit.changed(tree, dict.fromkeys(range(len(dimensions)), _AT_ONCE))
-    latency = _predicted(at_once, simulate_training(at_once, timeline=True))
+    latency = _predicted(at_once, simulate(at_once, timeline=True))
     measured = _measured(step)
     return {
         kind: _Said(
@@ -354,7 +354,7 @@ def _latencies(
     return changes
 
 
-def _exchanges(step: _Step, tree: dict[str, Any], result: TrainingResult) -> list[Exchange]:
+def _exchanges(step: _Step, tree: dict[str, Any], result: Result) -> list[Exchange]:
     said = _predicted(tree, result)
     found = []
     for kind, times in _measured(step).items():

@@ -128,4 +128,4 @@ def _predicted(device: str, size: dict[str, int], batch: int, precision: str, la
             "compute": {"device": device, "launch": launch},
         },
     }
-    return float(allrail.simulate_training(scenario).step_time_us)
+    return float(allrail.simulate(scenario).step_time_us)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from allrail.api import simulate_many
 from allrail.reproduce.bytescheduler.testbed import Case, Network, Tensor
 from allrail.reproduce.rows import Progress
-from allrail.training import simulate_training_many
 from allrail.training_result import TrainingResult
 
 
@@ -89,11 +89,11 @@ class Work:
 
     def simulate(self, scenarios: list[dict[str, Any]]) -> list[TrainingResult]:
         """Return the results of scenarios."""
-        results = simulate_training_many(scenarios)
+        results = simulate_many(scenarios)
         self._done += len(scenarios)
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)
-        return results
+        return cast("list[TrainingResult]", results)
 
 
 def _fastest(results: list[TrainingResult]) -> int:

@@ -7,9 +7,9 @@ share a layer, two forward and two backward; nothing hides them. The paper print
 
 from __future__ import annotations
 
+from allrail.api import simulate
 from allrail.reproduce.published import number
 from allrail.reproduce.rows import Row
-from allrail.traffic import simulate_traffic
 
 ACTIVATIONS = 4 * 2048 * 12288
 """Bytes."""
@@ -29,7 +29,7 @@ SCENARIO = {
 
 def row() -> Row:
     """Return the published time beside ours."""
-    one = simulate_traffic(SCENARIO)
+    one = simulate(SCENARIO)
     return Row(
         "GPT-3, four all-reduces over 4 NPUs, exposed",
         ALL_REDUCES * one.time_us / 1e3,

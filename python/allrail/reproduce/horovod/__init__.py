@@ -23,6 +23,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from allrail.api import simulate
 from allrail.reproduce.horovod import claims
 from allrail.reproduce.horovod.cases import Case, Efficiencies
 from allrail.reproduce.horovod.claims import ABSTRACT
@@ -32,7 +33,6 @@ from allrail.reproduce.horovod.planes import HIERARCHICAL, MPI, NCCL, Plane
 from allrail.reproduce.horovod.rank_zero import OTHERS, SUMMIT, Costs, load
 from allrail.reproduce.published import number
 from allrail.reproduce.rows import Cells, Detail, Picture, Progress, Reproduction, Row
-from allrail.training import simulate_training
 
 RESNET_RANKS = (6, 96, 192, 400, 800, 1600, 3200)
 STEMDL_RANKS = (400, 800, 1536, 3072, 6000)
@@ -129,7 +129,7 @@ def steps(tree: dict[str, Any]) -> dict[str, float]:
         `step_us`; `efficiency`, its computing without any exchange over that; `buffers` in a step,
         and for how long they are under way in it, `exchange_us`; `messages` of all ranks in it.
     """
-    result = simulate_training(tree)
+    result = simulate(tree)
     talk = result.coordinators
     buffers = 0.0 if talk is None else talk.operations_per_step
     nodes = tree["workload"]["model"]["steps"]["steps"]["ranks"]

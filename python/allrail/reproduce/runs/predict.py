@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from allrail import _core
+from allrail.api import simulate
 from allrail.errors import InputError
+from allrail.kinds import needs
 from allrail.many import of_core
 from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
@@ -20,10 +22,10 @@ from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, known_of, software_of
 from allrail.reproduce.runs.table import Run
 from allrail.reproduce.runs.units import TOKENS, Measured, Sizes, flops_per_token, measured_of
+from allrail.result import Result
 from allrail.scenario import load_scenario
 from allrail.steady import of_all, simulated_counts
-from allrail.training import of_training, simulate_training
-from allrail.training_result import Memory, TrainingResult
+from allrail.training_result import Memory
 
 RECOMPUTED = ("none", "selective", "full")
 """What the software of these runs has, from the least to the most."""
@@ -161,7 +163,7 @@ class Step:
     """
 
     seconds: float
-    result: TrainingResult
+    result: Result
     memory: dict[str, float]
     capacity: float | None
 
@@ -236,7 +238,9 @@ def memory_of(job: Job, recompute: str) -> Memory:
         parts = {name: (part + full[name]) // 2 for name, part in none.items()}
         return replace(full, **parts, needed=(none.needed + full.needed) // 2)
     count = simulated_counts(job.layout.pp, job.layout.microbatches)[-1]
-    scenario = of_training(load_scenario(job.scenario(recompute=recompute, microbatches=count)))
+    scenario = needs(
+        "workload", load_scenario(job.scenario(recompute=recompute, microbatches=count))
+    )
     tree = of_core(_core.bound_many([scenario.to_json()], 1, None)[0], scenario)
     if isinstance(tree, InputError):
         raise tree
@@ -260,7 +264,7 @@ def step_of(job: Job, recompute: str) -> Step:
         seconds = (none.seconds + full.seconds) / 2
         return Step(seconds, full.result, memory, full.capacity)
 
-    def simulated(microbatches: int) -> TrainingResult:
+    def simulated(microbatches: int) -> Result:
         return _simulated(json.dumps(job.scenario(recompute=recompute, microbatches=microbatches)))
 
     count = job.layout.microbatches
@@ -277,9 +281,9 @@ def step_of(job: Job, recompute: str) -> Step:
 
 
 @lru_cache(maxsize=64)
-def _simulated(scenario: str) -> TrainingResult:
+def _simulated(scenario: str) -> Result:
     """A step; rows that differ in what was measured alone share it."""
-    return simulate_training(json.loads(scenario))
+    return simulate(json.loads(scenario))
 
 
 def predict(run: Run) -> Outcome:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import cast
 
+from allrail.api import simulate_many
 from allrail.report import themis as pictures
 from allrail.report import themis_workloads as report
 from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF, mean
@@ -34,7 +36,6 @@ from allrail.reproduce.themis_workloads.cases import (
     scaled,
     scenario,
 )
-from allrail.training import simulate_training_many
 from allrail.training_result import TrainingResult
 
 ABSTRACT = "ISCA'22, abstract, p. 581"
@@ -93,7 +94,7 @@ def _steps(case: Case, compute: Compute, schedules: Sequence[str]) -> Steps:
         for schedule in schedules
         for platform in PLATFORMS
     ]
-    results = simulate_training_many(trees)
+    results = cast("list[TrainingResult]", simulate_many(trees))
     count = len(PLATFORMS)
     return {schedule: results[i * count : (i + 1) * count] for i, schedule in enumerate(schedules)}
 
@@ -219,7 +220,7 @@ def _assumed() -> Detail:
             for used in UTILISATIONS
             for platform in PLATFORMS
         ]
-        times = [one.step_time_us for one in simulate_training_many(trees)]
+        times = [one.step_time_us for one in simulate_many(trees)]
         count = len(PLATFORMS)
         means = [mean(times[i : i + count]) for i in range(0, len(times), count)]
         rows.append((case.name, *(round(one / means[0], 4) for one in means)))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from allrail.api import simulate
 from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF, mean
 from allrail.reproduce.published import Made
 from allrail.reproduce.rows import Cells, Detail, Row
 from allrail.reproduce.themis_workloads.cases import CASES, Case, Compute, scenario
+from allrail.result import Result
 from allrail.results.starvation import length, without
-from allrail.training import simulate_training
-from allrail.training_result import TrainingResult
 
 ALL_TO_ALL = "all_to_all"
 HIDDEN = "all_to_alls_hidden_%"
@@ -34,7 +34,7 @@ class Pass:
     exposed: float
 
 
-def passes(result: TrainingResult) -> tuple[Pass, Pass]:
+def passes(result: Result) -> tuple[Pass, Pass]:
     """Return the forward pass, and the backward pass with the update.
 
     Args:
@@ -51,7 +51,7 @@ def passes(result: TrainingResult) -> tuple[Pass, Pass]:
     )
 
 
-def hidden(result: TrainingResult) -> float | None:
+def hidden(result: Result) -> float | None:
     """Return the part of the time of all-to-alls in which something is computed; None without any.
 
     Args:
@@ -64,7 +64,7 @@ def hidden(result: TrainingResult) -> float | None:
     return 1 - length(without(exchanged, computed)) / whole if whole else None
 
 
-def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> TrainingResult:
+def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> Result:
     """Simulate one iteration, with its timeline.
 
     Args:
@@ -75,7 +75,7 @@ def measured(case: Case, platform: str, *, schedule: str, compute: Compute) -> T
     """
     tree = scenario(case, platform, schedule=schedule, compute=compute)
     tree["workload"]["iterations"] = 1
-    return simulate_training(tree, timeline=True)
+    return simulate(tree, timeline=True)
 
 
 def detail(computes: dict[str, Compute]) -> Detail:
