@@ -74,7 +74,7 @@ def simulate(
     try:
         if plans and given is None and cache and is_cached(loaded):
             started = time.perf_counter()
-            kept = plan_for(loaded)
+            kept = plan_for(loaded, progress=progress)
             planning_ms = (time.perf_counter() - started) * 1e3
         elif given is not None:
             _check(given, loaded)
@@ -90,7 +90,7 @@ def simulate(
         tree["host"]["wall_ms"] += planning_ms
     if plans:
         tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return result_of(loaded, of_fabric(tree, loaded))
+    return result_of(loaded, of_fabric(tree, loaded, progress))
 
 
 @checked

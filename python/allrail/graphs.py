@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
+from allrail.many import Progress
 from allrail.scenario import Fabric, GraphFabric, load_any_fabric
 from allrail.stdin import STDIN
 
@@ -27,12 +28,18 @@ GraphLike = str | os.PathLike[str] | GraphFabric
 """A preset's name, a file, or a `GraphFabric`."""
 
 
-def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+def measure(
+    fabric: GraphLike,
+    *,
+    prices: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
     """Build one plane of a fabric and say what it is.
 
     Args:
         fabric: A preset's name, a file, or a `GraphFabric`.
         prices: A file of prices or a preset of them; the paper's if None.
+        progress: Told from how many NPUs distances are known.
 
     Returns:
         `npus`, `switches`, `cables`, `cost_usd`, `diameter`, `diameter_bfs` (cables),
@@ -41,7 +48,9 @@ def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) 
     Raises:
         InputError: It is no graph fabric, or not a whole one.
     """
-    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_show, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(
+        partial(_core.graph_show, progress=progress), _prices(prices)
+    )
     return tree
 
 

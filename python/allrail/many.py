@@ -33,8 +33,9 @@ class FailedRow:
     error: InputError
 
 
-Progress = Callable[[int, int], None]
-"""Called now and then with how much is done and how much there is."""
+Progress = Callable[[float, int], None]
+"""Called now and then with how much is done and how much there is. Where pieces are counted, one
+that is under way counts by how far it is, so that what is done may be a fraction."""
 
 
 def most(timeline: bool | int) -> int | None:  # noqa: FBT001
@@ -46,15 +47,18 @@ def most(timeline: bool | int) -> int | None:  # noqa: FBT001
     return None if isinstance(timeline, bool) else timeline
 
 
-def of_fabric(tree: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
+def of_fabric(
+    tree: dict[str, Any], scenario: Scenario, progress: Progress | None = None
+) -> dict[str, Any]:
     """Return a result with what no core knows: whether its fabric was measured, and how well.
 
     Args:
         tree: The core's result.
         scenario: What was simulated.
+        progress: Told how far others are that say how well.
     """
     beside = [one.to_json() for one in _beside(scenario)]
-    return _told(tree, scenario, _core.simulate_many(beside, None, None) if beside else [])
+    return _told(tree, scenario, _core.simulate_many(beside, None, progress) if beside else [])
 
 
 def _beside(scenario: Scenario) -> list[Scenario]:

@@ -13,7 +13,8 @@ A fabric that was measured carries an `error` of its own, which is said in place
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,23 +32,59 @@ NEAR = 4
 """Sizes of rows that count are within this factor of the asked one: chosen, two steps of 2."""
 FEW = 5
 _OUTSIDE = 0.05
-_UNKNOWN = "error: network unknown"
-TRAFFIC = (
-    f"{_UNKNOWN}: no measured traffic was compared, only published simulations"
-    " (`allrail reproduce hammingmesh`)"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkError:
+    """What is known of the error of a collective's or traffic's time.
+
+    Attributes:
+        bar: What nine of ten compared rows are off; None where nothing was compared.
+        compared: What was compared, or what was not.
+        fabrics: On which fabrics nothing was; none where that is the same on all.
+        where: What else is alike of what was not compared, such as its size.
+    """
+
+    bar: Bar | None
+    compared: str
+    fabrics: tuple[str, ...] = ()
+    where: str = ""
+
+    @property
+    def told(self) -> str:
+        """The error line."""
+        if self.bar is not None:
+            return f"error: network {self.bar.told}: {self.compared}"
+        named = " or ".join(f"`{one}`" for one in self.fabrics)
+        on = f" on {named} was compared" if named else ""
+        return f"error: network unknown: {self.compared}{on}{self.where}"
+
+
+TRAFFIC = NetworkError(
+    None,
+    "no measured traffic was compared, only published simulations"
+    " (`allrail reproduce hammingmesh`)",
 )
-"""The line of all traffic."""
+"""Of all traffic."""
 
 
-def network_line(scenario: Scenario, *, unknown: bool = True) -> str | None:
-    """Return the error line of a collective's or traffic's time; None where another says it.
+def network_lines(found: Iterable[NetworkError | None]) -> list[str]:
+    """Return the error lines of several predictions: one each, where they differ.
+
+    Those of which nothing is known but their fabrics differ share a line.
 
     Args:
-        scenario: What was simulated; None comes back of a workload, and of a fabric with `error`.
-        unknown: Whether there is a line where nothing was compared; else None comes back.
+        found: Of each prediction, as of `network_error`.
     """
-    line = _line_of(scenario)
-    return None if line and not unknown and line.startswith(_UNKNOWN) else line
+    groups: dict[tuple[Bar | None, str, str], dict[str, None]] = {}
+    for one in found:
+        if one is not None:
+            fabrics = groups.setdefault((one.bar, one.compared, one.where), {})
+            fabrics.update(dict.fromkeys(one.fabrics))
+    return [
+        NetworkError(bar, compared, tuple(fabrics), where).told
+        for (bar, compared, where), fabrics in groups.items()
+    ]
 
 
 def told_of(tree: Mapping[str, Any]) -> str:
@@ -60,16 +97,21 @@ def told_of(tree: Mapping[str, Any]) -> str:
     from allrail.scenario.keys import Collective
 
     if tree.get("traffic") is not None:
-        return TRAFFIC
+        return TRAFFIC.told
     network = tree["fabric"]
     if "topology" in network:
-        return _line(None, str(network["name"]), [])
+        return _of_collectives(None, str(network["name"]), []).told
     fabric = Fabric.model_validate({"name": network["name"], "dimensions": network["dimensions"]})
     jobs = [Collective.model_validate(one) for one in tree["collective"]]
-    return _line(fabric, fabric.name, jobs)
+    return _of_collectives(fabric, fabric.name, jobs).told
 
 
-def _line_of(scenario: Scenario) -> str | None:
+def network_error(scenario: Scenario) -> NetworkError | None:
+    """Return what is known of a collective's or traffic's time; None where another says it.
+
+    Args:
+        scenario: What was simulated; None comes back of a workload, and of a fabric with `error`.
+    """
     from allrail.scenario import Fabric
 
     if scenario.workload is not None:
@@ -80,13 +122,15 @@ def _line_of(scenario: Scenario) -> str | None:
     if getattr(fabric, "error", None) is not None:
         return None
     own = fabric if isinstance(fabric, Fabric) else None
-    return _line(own, fabric.name, scenario.collective)
+    return _of_collectives(own, fabric.name, scenario.collective)
 
 
-def _line(fabric: Fabric | None, name: str, jobs: Sequence[Collective]) -> str:
-    """The line of collectives on a fabric; None of one that is no product of dimensions."""
+def _of_collectives(
+    fabric: Fabric | None, name: str, jobs: Sequence[Collective]
+) -> NetworkError:
+    """What is known of collectives on a fabric; None of one that is no product of dimensions."""
     kinds = " and ".join(dict.fromkeys(one.kind for one in jobs)) or "collective"
-    unknown = f"{_UNKNOWN}: no measured {kinds} on `{name}` was compared"
+    unknown = NetworkError(None, f"no measured {kinds}", (name,))
     if fabric is None or not _is_preset(fabric):
         return unknown
     found = [
@@ -100,22 +144,23 @@ def _line(fabric: Fabric | None, name: str, jobs: Sequence[Collective]) -> str:
     ]
     if not all(found):
         some = all(_of(fabric.name, one.kind) for one in jobs)
-        return unknown + (" at such a size over so many ranks" if some else "")
-    return _told(fabric.name, kinds, [row for rows in found for row in rows])
+        return replace(unknown, where=" at such a size over so many ranks") if some else unknown
+    return _compared(fabric.name, kinds, [row for rows in found for row in rows])
 
 
-def _told(fabric: str, kinds: str, rows: Sequence[dict[str, str]]) -> str:
+def _compared(fabric: str, kinds: str, rows: Sequence[dict[str, str]]) -> NetworkError:
     ratios = sorted(float(one["ratio"]) - 1 for one in rows)
     bar = Bar(quantile(ratios, _OUTSIDE), quantile(ratios, 1 - _OUTSIDE))
     sizes = [int(one["bytes"]) for one in rows]
     ranks = sorted({int(one["ranks"]) for one in rows})
     tables = len({one["table"] for one in rows})
     over = f"{ranks[0]} ranks" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks"
-    return (
-        f"error: network {bar.told}: NCCL beside the default schedule in"
+    return NetworkError(
+        bar,
+        "NCCL beside the default schedule in"
         f" {show_count(len(rows), 'row')} of {show_count(tables, 'measured table')} of {kinds} on"
         f" machines such as `{fabric}`,"
-        f" {show_binary(min(sizes))} to {show_binary(max(sizes))} over {over}"
+        f" {show_binary(min(sizes))} to {show_binary(max(sizes))} over {over}",
     )
 
 

@@ -25,7 +25,7 @@ __all__ = ["fold", "mix_names", "place", "queue", "read_mix"]
 
 UNITS = ("boards", "npus")
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, int], None]
 
 
 def place(

@@ -113,7 +113,7 @@ def is_cached(scenario: Scenario) -> bool:
 
 
 def plan_for(
-    scenario: Scenario, *, cache: bool = True, progress: Callable[[int, int], None] | None = None
+    scenario: Scenario, *, cache: bool = True, progress: Callable[[float, int], None] | None = None
 ) -> Plan:
     """Plan a scenario, or take its plan from the cache.
 

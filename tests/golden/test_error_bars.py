@@ -17,7 +17,7 @@ import allrail
 from allrail import accuracy, load_fabric, network_accuracy, preset_names
 from allrail.accuracy import of_device
 from allrail.api import simulate_many
-from allrail.network_accuracy import network_line
+from allrail.network_accuracy import NetworkError, network_error, network_lines
 from allrail.results import write_results
 from allrail.scenario import load_scenario
 from allrail.scenario.presets import read_fabric
@@ -284,7 +284,8 @@ def on_preset(kind: str, size: str, **fabric: Any) -> dict[str, Any]:
 
 
 def told(tree: dict[str, Any]) -> str | None:
-    return network_line(load_scenario(tree))
+    found = network_error(load_scenario(tree))
+    return None if found is None else found.told
 
 
 def test_a_collective_s_error_is_that_of_tables_of_its_kind_machines_and_size() -> None:
@@ -377,8 +378,58 @@ def test_a_report_says_what_is_known_of_the_error_too(tmp_path: Path) -> None:
     write_results(
         tmp_path, results={"one": allrail.simulate(scenario)}, scenarios={"one": scenario}
     )
-    line = network_line(scenario)
-    assert line is not None
+    found = network_error(scenario)
+    assert found is not None
+    line = found.told
     assert line.startswith("error: network +")
     # What stands in backquotes is code there.
     assert line[1:].split("`")[0] in html.unescape((tmp_path / "report.html").read_text())
+
+
+class TestOneErrorLine:
+    """Every prediction ends with what is known of its error, a comparison too."""
+
+    @staticmethod
+    def lines(printed: str) -> list[str]:
+        return [line for line in printed.splitlines() if line.startswith("# error: ")]
+
+    def test_unknown_ones_share_a_line_with_all_their_fabrics(self) -> None:
+        unknown = [NetworkError(None, "no measured all_reduce", (name,)) for name in "abab"]
+        assert network_lines(unknown) == [
+            "error: network unknown: no measured all_reduce on `a` or `b` was compared"
+        ]
+
+    def test_known_and_unknown_ones_have_a_line_each(self) -> None:
+        known = NetworkError(accuracy.Bar(-0.1, 0.2), "rows of tables")
+        unknown = NetworkError(None, "no measured all_reduce", ("a",))
+        told = network_lines([known, None, unknown, known])
+        assert told == ["error: network -10.0 to +20.0 %: rows of tables", unknown.told]
+
+    @pytest.mark.parametrize("fabric", preset_names())
+    def test_on_every_fabric(
+        self, fabric: str, tmp_path: Path, allrail_cli: Callable[..., Any]
+    ) -> None:
+        tree = {"schema_version": 1, "fabric": fabric}
+        tree["collective"] = {"kind": "all_reduce", "size": "64 KiB"}
+        file = tmp_path / "scenario.yaml"
+        file.write_text(json.dumps(tree))
+        for verb in (("simulate",), ("compare", "--policy", "baseline")):
+            ran = allrail_cli(*verb, str(file))
+            if ran.status == 0:  # some have no dimensions
+                assert ran.stdout.splitlines()[-1] == self.lines(ran.stdout)[-1]
+
+    def test_measured_beside_nominal_fabrics(
+        self, tmp_path: Path, allrail_cli: Callable[..., Any]
+    ) -> None:
+        """A fabric that has an `error` does not hide that another has none."""
+        tree, _ = read_fabric("dgx-a100")
+        (tmp_path / "mine.yaml").write_text(
+            json.dumps({**tree, "name": "mine", "error": 0.1, "calibrated": True})
+        )
+        file = tmp_path / "scenario.yaml"
+        one = {"kind": "all_to_all", "size": "64 KiB"}
+        file.write_text(json.dumps({"schema_version": 1, "fabric": "tpu", "collective": one}))
+        fabrics = f"{tmp_path / 'mine.yaml'},tpu"
+        told = self.lines(allrail_cli("compare", str(file), "--fabric", fabrics).stdout)
+        assert len(told) == 2
+        assert "`tpu`" in told[1]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import allrail
 from allrail.cli.columns import aligned, folded
-from allrail.cli.output import Rate, joined
+from allrail.cli.output import joined
+from allrail.cli.progress import Rate
 from allrail.cli.verbs import VERBS
 from allrail.installed import install, packages
 from allrail.plugins import forget, loaded, only_here

@@ -1,5 +1,7 @@
 //! What a graph fabric is, without simulating it: the object that `allrail fabric show --json` prints.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 
 use crate::cost::{Prices, Usd};
@@ -108,17 +110,22 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
     }
 }
 
-/// Counts, then builds one plane and measures it, up to 65,536 NPUs.
+/// Counts, then builds one plane and measures it, up to 65,536 NPUs. Whoever watches is told how far the longest
+/// part of it is, the search from every NPU, and may end that: there is no `diameter_bfs` then.
 ///
 /// # Errors
 /// The graph is not whole.
-pub fn show(topology: &dyn GraphTopology, prices: &Prices) -> Result<Show, FabricError> {
+pub fn show(
+    topology: &dyn GraphTopology,
+    prices: &Prices,
+    watch: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Show, FabricError> {
     let mut counted = count(topology, prices);
     let mut built = Built { npus_working: None, diameter_bfs: None };
     if counted.npus <= MOST_BUILT {
         let graph = topology.build()?;
         built.npus_working = Some(u64::from(graph.npus()));
-        built.diameter_bfs = Some(measure::diameter(&graph));
+        built.diameter_bfs = measure::diameter_watched(&graph, watch);
         if counted.dimensions.is_none() {
             counted.counted = Some(topology.wired()?);
         }

@@ -13,8 +13,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::plugin::Calls;
-use crate::read_scenario;
-use crate::{form_error, raise, simulate_error, to_json};
+use crate::{Watch, form_error, raise, read_scenario, simulate_error, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
 #[pyfunction]
@@ -75,6 +74,7 @@ fn check_programs(py: Python<'_>, programs: &str) -> PyResult<()> {
 /// Writes a training scenario's step graph (JSON) as a Chakra trace, of `all` ranks or a `representative` of
 /// those that are alike; returns what was written (JSON).
 #[pyfunction]
+#[pyo3(signature = (scenario, folder, name, ranks, progress=None))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn export_chakra(
     py: Python<'_>,
@@ -82,22 +82,25 @@ fn export_chakra(
     folder: PathBuf,
     name: &str,
     ranks: &str,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let whose: Ranks =
         serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
     let calls = Calls::new();
-    let written = py.detach(|| export(&read_scenario(scenario, &calls)?, (&folder, name), whose));
-    written
-        .map(|summary| {
-            json!({
-                "files": summary.files,
-                "nodes": summary.nodes,
-                "bytes": summary.bytes,
-                "groups": summary.groups,
-            })
-            .to_string()
+    let mut watch = Watch::with_plugins(progress, &calls);
+    let written = py.detach(|| {
+        let told = &mut |done, total| watch.observe(done, total);
+        export(&read_scenario(scenario, &calls)?, (&folder, name), whose, told)
+    });
+    watch.end(written).map(|summary| {
+        json!({
+            "files": summary.files,
+            "nodes": summary.nodes,
+            "bytes": summary.bytes,
+            "groups": summary.groups,
         })
-        .map_err(|error| simulate_error(&error))
+        .to_string()
+    })
 }
 
 /// Adds all of them to the module.

@@ -15,6 +15,7 @@ mod traffic;
 mod training;
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
@@ -26,6 +27,7 @@ use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{JobKind, Topology, WORLDS};
 use allrail_simulate::training::{BoundResult, bound};
 use allrail_simulate::{Options, PlanFile, Scenario, SimulateError};
+use pyo3::call::PyCallArgs;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -77,7 +79,12 @@ struct Watch {
     calls: Calls,
     /// What was last told of: how much was done, and how much there is.
     told: (u64, u64),
+    /// When that was.
+    looked: Option<Instant>,
 }
+
+/// How long Python is left alone between two looks at it: taking its lock costs microseconds.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 impl Watch {
     fn new(progress: Option<Py<PyAny>>) -> Self {
@@ -90,17 +97,26 @@ impl Watch {
     }
 
     fn observe(&mut self, done: u64, total: u64) -> ControlFlow<()> {
-        if self.calls.failed() {
+        if self.raised.is_some() || self.calls.failed() {
             return ControlFlow::Break(());
         }
+        if self.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
+            return ControlFlow::Continue(());
+        }
+        self.told = (done, total);
+        self.look((done, total))
+    }
+
+    /// The same without a pause, and with numbers of any kind.
+    fn look(&mut self, far: impl for<'py> PyCallArgs<'py>) -> ControlFlow<()> {
         let outcome = Python::attach(|py| {
             py.check_signals()?;
             if let Some(progress) = &self.progress {
-                progress.call1(py, (done, total))?;
+                progress.call1(py, far)?;
             }
             Ok(())
         });
-        self.told = (done, total);
+        self.looked = Some(Instant::now());
         match outcome {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -121,8 +137,9 @@ impl Watch {
             (Some(failure), _) => Err(failure),
             (None, Ok(result)) => {
                 let (done, total) = self.told;
-                if (total == 0 || done != total)
-                    && self.observe(total.max(1), total.max(1)).is_break()
+                if self.raised.is_some()
+                    || (total == 0 || done != total)
+                        && self.look((total.max(1), total.max(1))).is_break()
                 {
                     return Err(self.error(&SimulateError::Interrupted));
                 }
@@ -343,9 +360,21 @@ fn of_topology<T: serde::Serialize>(
 
 /// Counts, price, diameter and half-plane cut of a fabric with `topology`; builds and searches it.
 #[pyfunction]
-#[pyo3(signature = (fabric, prices=None))]
-fn graph_show(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    of_topology(py, fabric, prices, show::show)
+#[pyo3(signature = (fabric, prices=None, progress=None))]
+fn graph_show(
+    py: Python<'_>,
+    fabric: &str,
+    prices: Option<&str>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut watch = Watch::new(progress);
+    let found = of_topology(py, fabric, prices, |topology, prices| {
+        show::show(topology, prices, &mut |done, total| watch.observe(done, total))
+    });
+    match watch.raised {
+        Some(error) => Err(error),
+        None => found,
+    }
 }
 
 /// The same from closed forms alone, without building it.

@@ -1,7 +1,7 @@
 //! Many scenarios at once, on several threads, with Ctrl-C and progress.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use allrail_simulate::SimulateError;
@@ -15,6 +15,9 @@ use crate::{Watch, to_json};
 
 /// Told how far a simulation is; it breaks off where someone wants it to end.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+/// All of a scenario, in the parts that its share is counted in.
+const WHOLE: u32 = 1 << 16;
 
 /// Runs `one` on every scenario, `threads` at a time (all cores where `None`); the results are in
 /// the same order, a mistake as `{"error": ...}` in its place. A plugin's exception names its `index`.
@@ -31,33 +34,43 @@ pub(crate) fn many(
         .map_err(|error| PyValueError::new_err(error.to_string()))?;
     let calls = Calls::new();
     let mut watch = Watch::with_plugins(progress, &calls);
-    let done = AtomicU64::new(0);
-    let run = |text: &String| {
+    // How far each is: a long one is heard of on its way.
+    let shares: &Vec<AtomicU32> = &scenarios.iter().map(|_| AtomicU32::new(0)).collect();
+    let run = |(text, share): (&String, &AtomicU32)| {
         let own = calls.another();
-        let look = &mut |_, _| match own.failed() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let look = &mut |done: u64, total: u64| {
+            let part = done as f64 / total.max(1) as f64;
+            share.fetch_max((part.min(1.0) * f64::from(WHOLE)) as u32, Ordering::Relaxed);
+            match own.failed() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         // What nobody waits for any more is not begun.
         let result = match own.failed() {
             true => Err(SimulateError::Interrupted),
             false => one(text, &own, look),
         };
-        done.fetch_add(1, Ordering::Relaxed);
+        share.store(WHOLE, Ordering::Relaxed);
         (result, own.failure())
     };
     // Only this thread hears of Ctrl-C, so the others work while it looks.
     let total = scenarios.len() as u64;
+    let done = || {
+        let parts =
+            shares.iter().map(|share| u64::from(share.load(Ordering::Relaxed))).sum::<u64>();
+        parts as f64 / f64::from(WHOLE)
+    };
     let results: Vec<(Result<String, SimulateError>, Option<PyErr>)> = py.detach(|| {
         std::thread::scope(|scope| {
             let looker = std::thread::current();
             let work = scope.spawn(move || {
-                let results = pool.install(|| scenarios.par_iter().map(run).collect());
+                let results = pool.install(|| scenarios.par_iter().zip(shares).map(run).collect());
                 looker.unpark();
                 results
             });
             while !work.is_finished() {
-                if watch.observe(done.load(Ordering::Relaxed), total).is_break() {
+                if calls.failed() || watch.look((done(), total)).is_break() {
                     calls.stop();
                     break;
                 }
@@ -66,7 +79,7 @@ pub(crate) fn many(
             work.join().expect("a simulation does not panic")
         })
     });
-    if watch.raised.is_some() || watch.observe(total, total).is_break() {
+    if watch.raised.is_some() || calls.failed() || watch.look((total, total)).is_break() {
         return Err(watch.error(&SimulateError::Interrupted));
     }
     let explained = (0usize..).zip(results).map(|(index, (outcome, failure))| {

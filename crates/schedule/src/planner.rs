@@ -13,7 +13,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
 use crate::algorithms::{self, Algorithms, Choice, Preference};
-use crate::chunk::{self, ChunkScheduler, Composition, Parameters, Plugins, Problem};
+use crate::chunk::{self, ChunkScheduler, Composition, Parameters, Plugins, Problem, Watch};
 use crate::error::ScheduleError;
 use crate::evaluate::{Evaluation, Work, evaluate};
 use crate::key::Inputs;
@@ -367,13 +367,20 @@ impl Scheduled {
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
-    let mut all = schedules(request, |scheduler, problem| Ok(vec![scheduler.schedule(problem)?]))?;
-    Ok(all.swap_remove(0))
+    schedule_watched(request, &|_, _| {})
+}
+
+fn schedule_watched(request: &Request, watch: Watch<'_>) -> Result<Scheduled, ScheduleError> {
+    let asked = |scheduler: &dyn ChunkScheduler, problem: &Problem<'_>| {
+        Ok(vec![scheduler.schedule(problem)?])
+    };
+    Ok(schedules(request, watch, asked)?.swap_remove(0))
 }
 
 /// One schedule or several, as the scheduler is asked.
 fn schedules(
     request: &Request,
+    watch: Watch<'_>,
     asked: impl Fn(&dyn ChunkScheduler, &Problem<'_>) -> Result<Vec<Vec<Vec<Stage>>>, ScheduleError>,
 ) -> Result<Vec<Scheduled>, ScheduleError> {
     request.validate()?;
@@ -402,6 +409,7 @@ fn schedules(
         active_chunks: request.active_chunks,
         parameters: &request.parameters,
         seed: request.seed,
+        watch,
     };
     let found = if one_stage {
         let stage = Stage { operation: Operation::AllReduce, dimension: spanned[0] };
@@ -426,8 +434,16 @@ fn schedules(
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
+    plan_watched(request, &|_, _| {})
+}
+
+/// [`plan`], which tells how far a search is.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_watched(request: &Request, watch: Watch<'_>) -> Result<CollectivePlan, ScheduleError> {
     let request = &*request.decided()?;
-    planned(request, schedule(request)?)
+    planned(request, schedule_watched(request, watch)?)
 }
 
 /// Whether [`finalists`] may be several.
@@ -444,9 +460,12 @@ pub fn has_finalists(request: &Request) -> Result<bool, ScheduleError> {
 ///
 /// # Errors
 /// As [`plan`].
-pub fn finalists(request: &Request) -> Result<Vec<CollectivePlan>, ScheduleError> {
+pub fn finalists(
+    request: &Request,
+    watch: Watch<'_>,
+) -> Result<Vec<CollectivePlan>, ScheduleError> {
     let of = |request: &Request| -> Result<Vec<CollectivePlan>, ScheduleError> {
-        let all = schedules(request, |scheduler, problem| scheduler.finalists(problem))?;
+        let all = schedules(request, watch, |scheduler, problem| scheduler.finalists(problem))?;
         all.into_iter().map(|scheduled| planned(request, scheduled)).collect()
     };
     let own = request.decided()?.into_owned();

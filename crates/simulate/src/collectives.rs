@@ -1,5 +1,6 @@
 //! Collectives: from a scenario to a plan, and to a result.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ use crate::judge::Judge;
 use crate::lowering::{Lowering, work};
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
+use crate::runs::Runs;
 use crate::scenario::{Collective, CollectiveOrder, CollectiveScenario, WorldKind, tag};
 use crate::summary::{Parts, spans, summarise};
 use crate::world_settings::WorldSettings;
@@ -40,6 +42,11 @@ pub fn plan_watched(
     scenario: &CollectiveScenario,
     observer: Observer<'_>,
 ) -> Result<PlanFile, SimulateError> {
+    plan_in(scenario, &mut Runs::new(observer))
+}
+
+/// Plans, before the runs that are expected already; these are left afterwards.
+fn plan_in(scenario: &CollectiveScenario, runs: &mut Runs<'_>) -> Result<PlanFile, SimulateError> {
     let world = scenario.world_settings();
     // Alike collectives have one key, before and after a run.
     let mut known: Vec<(String, CollectivePlan)> = Vec::new();
@@ -47,11 +54,11 @@ pub fn plan_watched(
     for collective in &scenario.job {
         let request = scenario.request(collective);
         if !finalists::applies(&request, world.kind)? {
-            return plan_for_dims(scenario);
+            return plan_for_dims(scenario, runs);
         }
         let key = request.key()?;
         if !known.iter().any(|(other, _)| *other == key) {
-            let mut judge = Judge { request: &request, world: &world, observer: &mut *observer };
+            let mut judge = Judge { request: &request, world: &world, runs: &mut *runs };
             let alone = scenario.job.len() == 1;
             let chosen = finalists::plan(&mut judge, alone)?;
             free_order = chosen.free_order;
@@ -70,12 +77,32 @@ pub fn plan_watched(
 ///
 /// # Errors
 /// Names the field that is wrong.
-pub(crate) fn plan_for_dims(scenario: &CollectiveScenario) -> Result<PlanFile, SimulateError> {
-    let plans = scenario
-        .job
-        .iter()
-        .map(|collective| planner::plan(&scenario.request(collective)))
-        .collect::<Result<_, _>>()?;
+pub(crate) fn plan_for_dims(
+    scenario: &CollectiveScenario,
+    runs: &mut Runs<'_>,
+) -> Result<PlanFile, SimulateError> {
+    let after = runs.left();
+    let mut plans = Vec::new();
+    // A search counts as a run; whatever else plans takes no time.
+    let searches = scenario.job.iter().map(|collective| {
+        let request = scenario.request(collective);
+        Ok(request.plugins.named(&request.policy)?.is_expensive())
+    });
+    let searches: Vec<bool> = searches.collect::<Result<_, SimulateError>>()?;
+    runs.expect(searches.iter().filter(|search| **search).count() as u64 + after);
+    let runs = RefCell::new(runs);
+    for (collective, searches) in scenario.job.iter().zip(searches) {
+        let watch = |done, total| {
+            let _ = runs.borrow_mut().observe(done, total);
+        };
+        plans.push(planner::plan_watched(&scenario.request(collective), &watch)?);
+        if searches {
+            runs.borrow_mut().next();
+        }
+        if runs.borrow_mut().observe(0, 1).is_break() {
+            return Err(SimulateError::Interrupted);
+        }
+    }
     Ok(PlanFile { schema_version: 1, plans, free_order: None })
 }
 
@@ -111,10 +138,12 @@ pub fn simulate(
     observer: Observer<'_>,
 ) -> Result<SimulationResult, SimulateError> {
     let begin = Instant::now();
+    let mut runs = Runs::new(observer);
     let file = match plan {
         Some(plan) => plan.for_scenario(scenario)?,
-        None => plan_watched(scenario, observer)?,
+        None => plan_in(scenario, &mut runs)?,
     };
+    let observer: Observer<'_> = &mut |done, total| runs.observe(done, total);
     let plans = &file.plans;
     let planning = begin.elapsed();
     let fabric = &scenario.fabric;

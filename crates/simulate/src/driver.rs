@@ -20,7 +20,7 @@ use crate::lowering::Lowering;
 pub type Observer<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 /// So many events apart.
-const OBSERVE_EVERY: u64 = 1 << 14;
+const OBSERVE_EVERY: u64 = 1 << 10;
 
 /// What is run, beside the world.
 pub struct Collectives<'a> {

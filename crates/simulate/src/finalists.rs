@@ -14,6 +14,8 @@
 //! A run that is later than the best known is broken off. There are up to 4 finalists x 3 orders of these runs,
 //! and a strict one.
 
+use std::cell::RefCell;
+
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::{Order, Request, key as hashes, planner};
@@ -26,6 +28,8 @@ use crate::order_in_world::{self, Fixed};
 use crate::scenario::{Topology, WorldKind};
 use crate::world_settings::WorldSettings;
 
+/// Of a collective, as long as nobody knows how many finalists there are.
+const MAX_RUNS: u64 = 13;
 /// Raised whenever the same runs may give another plan: cached plans become void.
 const VERSION: u32 = 2;
 
@@ -72,9 +76,22 @@ impl From<CollectivePlan> for Chosen {
 ///
 /// # Errors
 /// Names the field that is wrong; an interruption.
-pub(crate) fn plan(judge: &mut Judge<'_>, alone: bool) -> Result<Chosen, SimulateError> {
-    let finalists = planner::finalists(judge.request)?;
-    choose(judge, &finalists, alone)
+pub(crate) fn plan(judge: &mut Judge<'_, '_>, alone: bool) -> Result<Chosen, SimulateError> {
+    // The search is told as a run, too.
+    let after = judge.runs.left() - 1;
+    judge.runs.expect(1 + MAX_RUNS + after);
+    let runs = RefCell::new(&mut *judge.runs);
+    // Whoever wants it to end says so again at the first run.
+    let watch = |done, total| {
+        let _ = runs.borrow_mut().observe(done, total);
+    };
+    let finalists = planner::finalists(judge.request, &watch)?;
+    judge.runs.next();
+    let orders = order_in_world::orders(judge.request.order).len() as u64;
+    judge.runs.expect(finalists.len() as u64 * orders + 1 + after);
+    let chosen = choose(judge, &finalists, alone);
+    judge.runs.expect(after);
+    chosen
 }
 
 /// The best of these plans; the first where all stall. With `free`, its order may be one that ranks do not share.
@@ -82,7 +99,7 @@ pub(crate) fn plan(judge: &mut Judge<'_>, alone: bool) -> Result<Chosen, Simulat
 /// # Errors
 /// As [`Judge::run`].
 pub(crate) fn choose(
-    judge: &mut Judge<'_>,
+    judge: &mut Judge<'_, '_>,
     finalists: &[CollectivePlan],
     free: bool,
 ) -> Result<Chosen, SimulateError> {
@@ -101,7 +118,7 @@ pub(crate) fn choose(
 
 /// The finalist that ends first under queues that no plan binds.
 fn in_free_order(
-    judge: &mut Judge<'_>,
+    judge: &mut Judge<'_, '_>,
     finalists: &[CollectivePlan],
 ) -> Result<Option<CollectivePlan>, SimulateError> {
     let mut best: Option<(Time, &CollectivePlan)> = None;
@@ -120,7 +137,7 @@ fn in_free_order(
 /// The finalist that ends first under an order that all ranks keep; or, with `free`, under one that they do not
 /// share, if that is quicker.
 fn in_planned_order(
-    judge: &mut Judge<'_>,
+    judge: &mut Judge<'_, '_>,
     finalists: &[CollectivePlan],
     free: bool,
 ) -> Result<Option<Chosen>, SimulateError> {

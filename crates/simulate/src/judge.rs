@@ -4,22 +4,23 @@ use allrail_collective::CollectivePlan;
 use allrail_core::Time;
 use allrail_schedule::{Order, Request};
 
-use crate::driver::{self, Collectives, Observer, Run};
+use crate::driver::{self, Collectives, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, work};
+use crate::runs::Runs;
 use crate::world_settings::WorldSettings;
 
 /// What a collective is judged by.
-pub(crate) struct Judge<'a> {
+pub(crate) struct Judge<'a, 'r> {
     /// What is planned.
     pub(crate) request: &'a Request,
     /// Where it runs.
     pub(crate) world: &'a WorldSettings<'a>,
-    /// May break off a run.
-    pub(crate) observer: Observer<'a>,
+    /// Hear how far each run is, and may break it off.
+    pub(crate) runs: &'a mut Runs<'r>,
 }
 
-impl Judge<'_> {
+impl Judge<'_, '_> {
     /// Runs a plan alone; nothing if it stalls or is not over by `until`.
     ///
     /// # Errors
@@ -46,7 +47,10 @@ impl Judge<'_> {
             until,
         };
         let mut empty = self.world.of_messages(fabric, &lowering)?;
-        match driver::run(&job, &lowering, &mut *empty, &mut *self.observer) {
+        let told = &mut |done, total| self.runs.observe(done, total);
+        let outcome = driver::run(&job, &lowering, &mut *empty, told);
+        self.runs.next();
+        match outcome {
             Ok(run) => Ok(Some(run).filter(|run| run.finish[0] <= until)),
             Err(SimulateError::Stalled { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -36,6 +36,7 @@ pub mod plan_file;
 pub mod prove;
 mod read;
 pub mod result;
+mod runs;
 pub mod scenario;
 mod summary;
 pub mod traffic;

@@ -41,7 +41,7 @@ pub(crate) struct Fixed {
 /// # Errors
 /// As [`Judge::run`].
 pub(crate) fn fix(
-    judge: &mut Judge<'_>,
+    judge: &mut Judge<'_, '_>,
     plan: &CollectivePlan,
     until: Time,
 ) -> Result<Option<Fixed>, SimulateError> {
@@ -69,7 +69,7 @@ pub(crate) fn fix(
 }
 
 /// The orders that are tried: those that may fix a planned one, and the one that the plan has.
-fn orders(order: Order) -> Vec<Order> {
+pub(crate) fn orders(order: Order) -> Vec<Order> {
     let mut tried = order.fixed_by();
     tried.push(order);
     tried.dedup();

@@ -3,12 +3,15 @@
 //! Chunks with the same stages have the same messages; each kind is composed over the dimensions
 //! and proved once.
 
+use std::ops::ControlFlow;
+
 use allrail_collective::{Stage, hierarchical, verify};
 use allrail_core::DimensionId;
 use serde::Serialize;
 
 use crate::collectives::plan_for_dims;
 use crate::error::SimulateError;
+use crate::runs::Runs;
 use crate::scenario::CollectiveScenario;
 
 /// More ranks than this are refused: the proof follows every block on every rank.
@@ -32,7 +35,7 @@ pub struct Proof {
 /// # Errors
 /// Names the field that is wrong; the chunk, the rank and the step of a violation.
 pub fn prove(scenario: &CollectiveScenario) -> Result<Proof, SimulateError> {
-    let file = plan_for_dims(scenario)?;
+    let file = plan_for_dims(scenario, &mut Runs::new(&mut |_, _| ControlFlow::Continue(())))?;
     let mut proof = Proof::default();
     for plan in &file.plans {
         let size = |id: &DimensionId| scenario.fabric.dimension(*id).size;

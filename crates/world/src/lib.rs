@@ -111,6 +111,11 @@ pub trait World {
         None
     }
 
+    /// What has arrived so far, also of messages that are under way; `None` where nobody counts it.
+    fn arrived(&self) -> Option<Bytes> {
+        None
+    }
+
     /// For each directed link, the seconds that it takes for all the bytes that it was given so far;
     /// empty where links are not known. What is under way may count whole already.
     fn link_seconds(&self) -> Vec<f64> {
@@ -149,6 +154,10 @@ macro_rules! behind {
 
             fn busy(&self, span: Time) -> Option<Vec<f64>> {
                 (**self).busy(span)
+            }
+
+            fn arrived(&self) -> Option<Bytes> {
+                (**self).arrived()
             }
 
             fn link_seconds(&self) -> Vec<f64> {

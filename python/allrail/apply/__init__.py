@@ -19,6 +19,7 @@ from allrail.apply.keys import decided, keep_to
 from allrail.errors import InputError, did_you_mean
 from allrail.files import staged_folder
 from allrail.manifest import reading
+from allrail.many import Progress
 from allrail.scenario import ScenarioLike
 from allrail.scenario.overrides import Sets
 
@@ -57,6 +58,7 @@ def apply(
     *,
     targets: Iterable[str] = (),
     sets: Sets = (),
+    progress: Progress | None = None,
 ) -> list[Written]:
     """Write the files that make tools do what a scenario has decided.
 
@@ -65,6 +67,7 @@ def apply(
         folder: Where the files go; it is made.
         targets: For which tools, of `TARGETS`; all that can if none is named.
         sets: Overrides, such as `{"workload.parallelism.tp": 8}`.
+        progress: Told how far the simulations are that it takes.
 
     Returns:
         What was written for each.
@@ -83,7 +86,7 @@ def apply(
                 hint=did_you_mean(name, TARGETS),
             )
     with reading():
-        decision = Decision.of(scenario, sets=sets)
+        decision = Decision.of(scenario, sets=sets, progress=progress)
         return _write(decision, named, folder)
 
 

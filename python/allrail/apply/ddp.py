@@ -41,7 +41,8 @@ def files(decision: Decision) -> dict[str, str]:
         why = "as the scenario has them"
     else:
         trees = [decision.tree | {"schedule": _with(decision, cap)} for cap in CAPS]
-        steps = [one.step_time_us for one in simulate_many(trees)]
+        results = simulate_many(trees, progress=decision.progress)
+        steps = [one.step_time_us for one in results]
         # Of those as fast, the largest: fewer calls.
         cap = first = [
             cap for cap, step in zip(CAPS, steps, strict=True) if step <= SAME * min(steps)
@@ -50,7 +51,7 @@ def files(decision: Decision) -> dict[str, str]:
         why = f"the fastest of (ms a step) {tried}"
     tree = decision.tree | {"schedule": _with(decision, cap, first)}
     tree["workload"] = {**decision.workload, "iterations": 1}
-    result = simulate(tree, timeline=True)
+    result = simulate(tree, timeline=True, progress=decision.progress)
     buckets: dict[int, tuple[str, int]] = {}
     for one in result.timeline or ():
         if one.communication is not None and one.purpose == "data":

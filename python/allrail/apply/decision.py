@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -11,6 +11,7 @@ from allrail.errors import InputError
 from allrail.kinds import needs
 from allrail.layouts.mapping import numberings
 from allrail.layouts.tools import TOOLS
+from allrail.many import Progress
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.models import transformer_of
@@ -46,6 +47,7 @@ class Decision:
         samples: Of a replica and step.
         microbatches: Of a replica and step.
         transformer: The sizes of the model, where it is a transformer that says them.
+        progress: Told how far simulations are that files take.
     """
 
     scenario: Scenario
@@ -56,14 +58,18 @@ class Decision:
     samples: int
     microbatches: int
     transformer: dict[str, Any] | None
+    progress: Progress | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, scenario: ScenarioLike, *, sets: Sets = ()) -> Decision:
+    def of(
+        cls, scenario: ScenarioLike, *, sets: Sets = (), progress: Progress | None = None
+    ) -> Decision:
         """Read a scenario of a training step.
 
         Args:
             scenario: A file, a mapping or a `Scenario`.
             sets: Overrides.
+            progress: Told how far simulations are.
 
         Raises:
             InputError: Something in it is wrong, as `simulate` would say.
@@ -72,7 +78,7 @@ class Decision:
 
         loaded = needs("workload", load_scenario(scenario, sets=sets))
         # Whatever cannot be simulated is refused with its reason.
-        simulate(loaded, sets={"workload.iterations": 1})
+        simulate(loaded, sets={"workload.iterations": 1}, progress=progress)
         tree = json.loads(loaded.to_json())
         if "parallelism" not in tree["workload"]:
             raise InputError(
@@ -103,7 +109,7 @@ class Decision:
             )
         samples, microbatches = _batch(tree["workload"], degrees)
         sizes = transformer_of(tree["workload"]["model"])
-        return cls(loaded, tree, dimensions, npus, degrees, samples, microbatches, sizes)
+        return cls(loaded, tree, dimensions, npus, degrees, samples, microbatches, sizes, progress)
 
     @property
     def workload(self) -> dict[str, Any]:

@@ -61,7 +61,8 @@ def command(
     from allrail.apply import apply
     from allrail.cli import output
 
-    written = apply(file, folder, targets=targets, sets=sets)
+    with output.Progress("simulating") as progress:
+        written = apply(file, folder, targets=targets, sets=sets, progress=progress)
     if as_json:
         output.print_json(
             {

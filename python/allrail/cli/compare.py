@@ -338,7 +338,7 @@ def show(
         beside: NCCL's own times, each with a row of the same collective.
     """
     from allrail.cli import output
-    from allrail.network_accuracy import network_line
+    from allrail.network_accuracy import network_error
 
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
@@ -405,8 +405,7 @@ def show(
             (one.time_us, one.error_low_us, one.error_high_us)
             for one in (row.result for row in rows)
         ],
-        # Where nothing is known of any, "nobody measured this hardware" says it.
-        network=[network_line(row.scenario, unknown=False) for row in rows],
+        network=[network_error(row.scenario) for row in rows],
     )
 
 

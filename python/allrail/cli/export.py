@@ -61,7 +61,9 @@ def command(
     from allrail.stdin import stem
 
     name = stem(file) if name is None else name
-    told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name, ranks=ranks)
+    scenario = load_scenario(file, sets=sets)
+    with output.Progress("writing nodes") as progress:
+        told = export_chakra(scenario, folder=folder, name=name, ranks=ranks, progress=progress)
     if as_json:
         output.print_json({"folder": str(folder), "name": name} | told)
         return

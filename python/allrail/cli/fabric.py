@@ -112,7 +112,7 @@ def show_fabric(
         output.print_json(_tree(fabric))
         return
     output.pairs([("fabric", fabric.name), ("npus", f"{fabric.npus:,}"), ("about", fabric.about)])
-    click.echo()
+    output.gap()
     output.table(
         ["dimension", "kind", "size", "links", "per_link", "npu_Gb/s", "latency", "reduces"],
         [
@@ -172,7 +172,7 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
             for pair in advice["pairs"]
         ],
     )
-    click.echo()
+    output.gap()
     baseline, best = advice["baseline"], advice["best_split"]
     output.table(
         ["dimension", "baseline_uses_Gb/s", "leaves_idle_Gb/s", "best_split_Gb/s"],
@@ -206,7 +206,8 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
     from allrail.cli import output
     from allrail.graphs import measure
 
-    shown = measure(fabric)
+    with output.Progress("measuring distances") as progress:
+        shown = measure(fabric, progress=progress)
     if as_json:
         output.print_json({**_head(fabric), **shown, "sources": fabric.sources})
         return

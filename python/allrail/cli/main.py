@@ -19,7 +19,7 @@ try:
     import click
 
     from allrail import stdin
-    from allrail.cli import interrupt, mistyped
+    from allrail.cli import interrupt, mistyped, progress
     from allrail.cli.group import Group
     from allrail.cli.verbs import SECTIONS, VERBS
     from allrail.errors import AllrailError, InputError
@@ -50,6 +50,10 @@ Options:
 HELP = "help"
 
 
+_OTHERS_PRINT = ("launch", "run")
+"""Verbs whose terminal is that of the command that they run."""
+
+
 class _Stopped(Exception):  # noqa: N818, it is no error
     """The work has ended early; click must not put its own words to it."""
 
@@ -74,6 +78,17 @@ class _Verbs(Group):
         except BrokenPipeError:
             raise _Stopped(141) from None
         return outcome
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that `args` starts with; from now on a line says that it works."""
+        name, command, left = super().resolve_command(ctx, args)
+        if name is not None and name not in _OTHERS_PRINT:
+            several = left[:1] if isinstance(command, click.Group) else []
+            typed = [name, *(word for word in several if not word.startswith("-"))]
+            ctx.with_resource(progress.working(" ".join(typed)))
+        return name, command, left
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the help page's order."""

@@ -1,28 +1,25 @@
-"""Printing: tables that pipe cleanly, JSON, warnings, progress."""
+"""Printing: tables that pipe cleanly, JSON, warnings; `progress.py` has the line of progress."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from allrail import stdin
+from allrail.cli.progress import Progress as Progress  # noqa: PLC0414, commands find it here
+from allrail.cli.progress import aside
 from allrail.foreign import in_json, printable
 
 if TYPE_CHECKING:
     from allrail.many import FailedRow
+    from allrail.network_accuracy import NetworkError
     from allrail.scenario import ScenarioLike
     from allrail.scenario.overrides import Sets
-
-MOST_SEEN = 1024
-"""Points of progress that an estimate remembers; beyond that every other one is forgotten."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -43,9 +40,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     width = terminal_width(sys.stdout)
     bold = styled(sys.stdout)
     if width is None:
-        click.echo("\n".join(aligned(header, [joined(row) for row in rows], bold=bold)))
+        _echo("\n".join(aligned(header, [joined(row) for row in rows], bold=bold)))
     else:
-        click.echo("\n".join(folded(header, rows, width=width, bold=bold)))
+        _echo("\n".join(folded(header, rows, width=width, bold=bold)))
+
+
+def gap() -> None:
+    """Print an empty line on stdout, between two tables."""
+    _echo("")
+
+
+def _echo(lines: str, *, err: bool = False, end: str = "\n") -> None:
+    with aside():
+        click.echo(lines + end, err=err, nl=False)
 
 
 class Stream:
@@ -76,12 +83,8 @@ class Stream:
         self._print(joined(cells))
 
     def _print(self, cells: Sequence[str]) -> None:
-        if sys.stderr.isatty() and sys.stdout.isatty():
-            sys.stderr.write("\r\x1b[K")  # the line of progress, if there is one
-            sys.stderr.flush()
         padded = (printable(cell).ljust(w) for cell, w in zip(cells, self._widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
-        sys.stdout.flush()
+        _echo("  ".join(padded).rstrip())
 
 
 def joined(row: Sequence[str]) -> list[str]:
@@ -157,7 +160,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> None:
     """
     rows = [(printable(name), printable(value)) for name, value in rows]
     width = max(len(name) for name, _ in rows)
-    click.echo("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows))
+    _echo("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows))
 
 
 def talk(messages: int, size: int | None) -> str:
@@ -179,7 +182,7 @@ def note(text: str) -> None:
     Args:
         text: The remark.
     """
-    click.echo(f"# {printable(stdin.told(text))}")
+    _echo(f"# {printable(stdin.told(text))}")
 
 
 def print_json(tree: object) -> None:
@@ -188,7 +191,7 @@ def print_json(tree: object) -> None:
     Args:
         tree: What it holds.
     """
-    click.echo(in_json(json.dumps(tree, indent=1, ensure_ascii=False)))
+    _echo(in_json(json.dumps(tree, indent=1, ensure_ascii=False)))
 
 
 def text(lines: str, *, err: bool = False, end: str = "\n") -> None:
@@ -199,7 +202,7 @@ def text(lines: str, *, err: bool = False, end: str = "\n") -> None:
         err: Whether it goes to stderr.
         end: What follows it.
     """
-    click.echo(printable(lines, lines=True) + end, err=err, nl=False)
+    _echo(printable(lines, lines=True) + end, err=err, end="")
 
 
 def warn(text: str) -> None:
@@ -208,7 +211,7 @@ def warn(text: str) -> None:
     Args:
         text: What to be careful about.
     """
-    click.echo(f"warning: {printable(stdin.told(text))}", err=True)
+    _echo(f"warning: {printable(stdin.told(text))}", err=True)
 
 
 def styled(stream: TextIO) -> bool:
@@ -229,109 +232,6 @@ def percent(fraction: float | None) -> str:
     return "-" if fraction is None else f"{100 * fraction:.2f}"
 
 
-class Progress:
-    """One line on stderr with how much is done and how long the rest takes; on a terminal only.
-
-    Use it as a context manager and as the `progress` argument of the verbs. It appears after half
-    a second, so that short work leaves no trace. Without `counts` it shows no numbers of pieces.
-    """
-
-    def __init__(
-        self, what: str, *, counts: bool = True, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._what = what
-        self._counts = counts
-        self._clock = clock
-        self._started = clock()
-        self._drawn = 0.0
-        self._shown = False
-        self._on = sys.stderr.isatty()
-        self._rate = Rate()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Draw the line again, ten times a second at most."""
-        now = self._clock()
-        elapsed = now - self._started
-        self._rate.add(now, done, total)
-        if not self._on or elapsed < 0.5 or now - self._drawn < 0.1:
-            return
-        self._drawn = now
-        self._shown = True
-        rest = self._rate.left(now)
-        left = "" if rest is None else f", {_duration(rest)} left"
-        share = f"{100 * done // max(total, 1)} %"
-        counts = f" ({done:,} of {total:,})" if self._counts else ""
-        sys.stderr.write(f"\r\x1b[K{self._what}: {share}{counts}{left}")
-        sys.stderr.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-class Rate:
-    """How long the rest takes, by how fast the work went lately.
-
-    Pieces differ: the first ones of a search are bounds, the last ones long simulations. So the
-    rate is that of the later half of what is done; it starts anew where another phase begins,
-    which is told by fewer pieces that are done. Time in which nothing was
-    finished counts.
-    """
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque(maxlen=MOST_SEEN)
-        self._total = 0
-
-    def add(self, now: float, done: int, total: int) -> None:
-        """Note how far the work is.
-
-        Args:
-            now: The time, s.
-            done: How many pieces are done.
-            total: How many there are.
-        """
-        if self._seen and done < self._seen[-1][1]:
-            self._seen.clear()
-        self._total = total
-        if self._seen and done == self._seen[-1][1]:
-            return
-        if len(self._seen) == MOST_SEEN:
-            thinned = list(self._seen)[::2]
-            self._seen.clear()
-            self._seen.extend(thinned)
-        self._seen.append((now, done))
-
-    def left(self, now: float) -> float | None:
-        """Return how long the rest takes, s; None as long as nothing says so.
-
-        Args:
-            now: The time, s.
-        """
-        if len(self._seen) < 2:
-            return None
-        last = self._seen[-1][1]
-        half = (self._seen[0][1] + last) / 2
-        since, done = next(one for one in reversed(self._seen) if one[1] <= half)
-        return (now - since) / (last - done) * (self._total - last)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
 def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
     """Say below a table what is known of the error of its times.
 
@@ -340,11 +240,12 @@ def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
         sets: Overrides.
     """
     from allrail.accuracy import line_of
-    from allrail.network_accuracy import network_line
+    from allrail.network_accuracy import network_error
     from allrail.scenario import load_scenario
 
     loaded = load_scenario(scenario, sets=sets)
-    told = line_of(loaded) or network_line(loaded)
+    network = network_error(loaded)
+    told = line_of(loaded) or (network and network.told)
     if told is not None:
         note(told)
 
@@ -356,7 +257,7 @@ def predicted(
     below_bound: bool = False,
     simulated_as: Iterable[str | None] = (),
     errors: Sequence[tuple[float, float | None, float | None]] = (),
-    network: Iterable[str | None] = (),
+    network: Iterable[NetworkError | None] = (),
 ) -> None:
     """Say below a table where its numbers come from.
 
@@ -368,9 +269,10 @@ def predicted(
             plans count on those without dimensions.
         errors: Of each result its time, and the least and the most that it is with the fabric's
             `error`, µs; None where the fabric has none.
-        network: Else what is known of the network's error (`network_accuracy.network_line`), of
-            each scenario.
+        network: Of each scenario whose fabric has none, what is known of the network's error
+            (`network_accuracy.network_error`).
     """
+    from allrail.network_accuracy import network_lines
     from allrail.results.units import show_error
 
     for wiring in dict.fromkeys(filter(None, simulated_as)):
@@ -383,6 +285,5 @@ def predicted(
     told = show_error(errors)
     if told is not None:
         note(f"error: network {told}")
-        return
-    for line in dict.fromkeys(filter(None, network)):
+    for line in network_lines(network):
         note(line)

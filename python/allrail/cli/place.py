@@ -238,7 +238,7 @@ def _show_mixes(told: dict[str, Any]) -> None:
             f"never drawn, larger than the fabric: {show_count(told['sizes_dropped'], 'job')} of it"
         )
     if shares:
-        output.note(TRAFFIC)
+        output.note(TRAFFIC.told)
 
 
 def _show_queue(told: dict[str, Any]) -> None:

@@ -160,7 +160,7 @@ def show(scenario: Scenario, result: CollectivesResult) -> None:
     if result.below_physical_bound or result.utilisation is None:
         pairs = [pair for pair in pairs if pair[0] not in ("utilisation", "bound_time_us")]
     output.pairs(pairs)
-    click.echo()
+    output.gap()
     framed = any(dimension.line_rate_gbps is not None for dimension in result.dimensions)
     output.table(
         [
@@ -227,7 +227,7 @@ def _tell_measured(scenario: Scenario) -> None:
 
 def _predicted(scenario: Scenario, result: CollectivesResult) -> None:
     from allrail.cli import output
-    from allrail.network_accuracy import network_line
+    from allrail.network_accuracy import network_error
 
     output.predicted(
         [result.world],
@@ -235,7 +235,7 @@ def _predicted(scenario: Scenario, result: CollectivesResult) -> None:
         below_bound=result.below_physical_bound,
         simulated_as=[result.simulated_as, result.counted, result.behind_baseline],
         errors=[(result.time_us, result.error_low_us, result.error_high_us)],
-        network=[network_line(scenario)],
+        network=[network_error(scenario)],
     )
 
 

@@ -29,7 +29,7 @@ def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
     from allrail.api import simulate
     from allrail.cli import folders
 
-    with output.Progress("simulating") as progress:
+    with output.Progress("simulating", counts=False) as progress:
         result = cast("TrafficResult", simulate(scenario, progress=progress))
     if out is not None:
         from allrail.results.traffic import write_traffic
@@ -163,7 +163,7 @@ def _distribution(values: Distribution, unit: str) -> str:
 
 def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> None:
     """What was left out, once each; then where the numbers come from."""
-    from allrail.network_accuracy import network_line
+    from allrail.network_accuracy import network_error
 
     for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)
@@ -171,7 +171,7 @@ def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> N
         [one.world for one in results],
         calibrated=all(one.calibrated for one in results),
         simulated_as=[one.simulated_as for one in results],
-        network=map(network_line, scenarios),
+        network=map(network_error, scenarios),
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import click
-
 from allrail.accuracy import lines
 from allrail.cli import output
 from allrail.errors import show as written
@@ -78,7 +76,7 @@ def run(
     if table:
         show(scenario, result)
     if rows:
-        click.echo()
+        output.gap()
         _show_what_ifs(result, rows)
     if table:
         for text in result.notes:
@@ -207,7 +205,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
     if scenario.what_if is not None:
         pairs.insert(3, ("what_if", written(scenario.what_if)))
     output.pairs(pairs)
-    click.echo()
+    output.gap()
     framed = any(one.line_rate_gbps is not None for one in result.dimensions)
     rates = ["npu_Gb/s", "line_Gb/s"] if framed else ["npu_Gb/s"]
     headers = ["header_bytes"] if framed else []
@@ -229,13 +227,13 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
         ],
     )
     if result.links:
-        click.echo()
+        output.gap()
         _show_links(result)
     if len(result.actors) > 1:
-        click.echo()
+        output.gap()
         _show_actors(result)
     if result.critical_path:
-        click.echo()
+        output.gap()
         _show_path(result)
 
 

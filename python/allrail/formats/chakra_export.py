@@ -13,6 +13,7 @@ from allrail.formats.in_core import in_core
 from allrail.manifest import reading
 
 if TYPE_CHECKING:
+    from allrail.many import Progress
     from allrail.scenario import Scenario
 
 Ranks = Literal["all", "representative"]
@@ -20,7 +21,12 @@ Ranks = Literal["all", "representative"]
 
 
 def export_chakra(
-    scenario: Scenario, *, folder: Path, name: str, ranks: Ranks = "all"
+    scenario: Scenario,
+    *,
+    folder: Path,
+    name: str,
+    ranks: Ranks = "all",
+    progress: Progress | None = None,
 ) -> dict[str, int]:
     """Write one iteration of a scenario's workload as a Chakra trace.
 
@@ -30,6 +36,7 @@ def export_chakra(
         name: What it is called.
         ranks: Whose files are written: of `all`, or of ranks that are alike a `representative`,
             which allrail alone reads.
+        progress: Told how many nodes are written.
 
     Returns:
         How many `files`, `nodes`, `bytes` and `groups` were written.
@@ -52,7 +59,7 @@ def export_chakra(
         in_core(scenario._places, staged),
     ):
         told: dict[str, int] = json.loads(
-            _core.export_chakra(scenario.to_json(), str(staged), name, ranks)
+            _core.export_chakra(scenario.to_json(), str(staged), name, ranks, progress)
         )
     return told
 

@@ -85,7 +85,7 @@ def page(
             summary=[
                 *_summary(results, f"{patterns} on {fabrics}"),
                 f"The numbers are {word}. {trust}",
-                sentence(TRAFFIC),
+                sentence(TRAFFIC.told),
             ],
             sections=[
                 Section("results", "Results", [_results(results), *drawn]),

@@ -19,7 +19,7 @@ from allrail.results.units import show_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, int], None]
 """Called now and then with how much is done and how much there is."""
 
 HEADER = ("case", "published", "ours", "unit", "difference", "tolerance", "verdict", "provenance")

@@ -87,7 +87,7 @@ class _Work:
         """Simulate them all, counting."""
         base = self._done
 
-        def tell(done: int, _: int) -> None:
+        def tell(done: float, _: int) -> None:
             self._done = base
             self.step(done)
 

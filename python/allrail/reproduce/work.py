@@ -131,7 +131,7 @@ class _Clock:
         self._progress = progress
         self._stopped = False
 
-    def tell(self, case: Case, done: int, total: int) -> None:
+    def tell(self, case: Case, done: float, total: int) -> None:
         """A simulation is that far; it ends here if nobody waits for it."""
         with self._lock:
             if self._stopped:

@@ -12,6 +12,7 @@ from allrail.errors import InputError
 from allrail.scenario import GraphFabric, Scenario, load_scenario
 
 if TYPE_CHECKING:
+    from allrail.many import Progress
     from allrail.training_result import TrainingResult
 
 _COST = {"cost_usd": "Float64"}
@@ -36,12 +37,15 @@ def columns(scenario: Scenario) -> dict[str, str]:
     return {**RESULT_TYPES, **_COST}
 
 
-def evaluate(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
+def evaluate(
+    base: Scenario, sets: Mapping[str, Any], progress: Progress | None = None
+) -> dict[str, Any]:
     """Simulate one point.
 
     Args:
         base: What it changes.
         sets: Values by path.
+        progress: Told how far it is.
 
     Returns:
         The columns of its results.
@@ -50,22 +54,25 @@ def evaluate(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
         InputError: Something in it is wrong.
     """
     loaded = load_scenario(base, sets=sets)
-    row = _simulated(loaded)
+    row = _simulated(loaded, progress)
     row["cost_usd"] = None
     if isinstance(loaded.fabric, GraphFabric):
         row["cost_usd"] = _price(loaded.fabric.model_dump_json())
     return {name: row.get(name) for name in columns(base)}
 
 
-def outcome(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
+def outcome(
+    base: Scenario, sets: Mapping[str, Any], progress: Progress | None = None
+) -> dict[str, Any]:
     """Simulate one point; whatever goes wrong is its `error`.
 
     Args:
         base: What it changes.
         sets: Values by path.
+        progress: Told how far it is.
     """
     try:
-        return {"row": evaluate(base, sets)}
+        return {"row": evaluate(base, sets, progress)}
     except InputError as error:
         return {"error": error.message + (f"; {error.hint}" if error.hint else "")}
     except (KeyboardInterrupt, SystemExit):
@@ -74,11 +81,11 @@ def outcome(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def _simulated(loaded: Scenario) -> dict[str, Any]:
+def _simulated(loaded: Scenario, progress: Progress | None) -> dict[str, Any]:
     from allrail.api import simulate
     from allrail.training_result import TrainingResult
 
-    result = simulate(loaded)
+    result = simulate(loaded, progress=progress)
     if isinstance(result, TrainingResult):
         return _training(result, loaded)
     return dict(result.raw)

@@ -20,7 +20,7 @@ def known_line(study: Study) -> str | None:
         study: What was swept.
     """
     from allrail.accuracy import line_of
-    from allrail.network_accuracy import network_line
+    from allrail.network_accuracy import network_error
 
     base = study.base
     if base.collective and getattr(base.fabric, "error", None) is not None:
@@ -28,4 +28,5 @@ def known_line(study: Study) -> str | None:
     varied = COMPUTING if base.workload is not None else NETWORK if base.collective else ()
     if any(field.startswith(varied) for axis in study.axes for field in axis.fields):
         return "error: it differs by point; `allrail simulate` says it of one"
-    return line_of(base) or network_line(base)
+    network = network_error(base)
+    return line_of(base) or (network and network.told)

@@ -12,7 +12,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -21,14 +22,21 @@ from typing import Any
 from allrail import leftovers
 from allrail.plugins import load_text, loaded
 from allrail.scenario import Scenario
-from allrail.sweeps.tasks import Piece, Tasks, carry_out
+from allrail.sweeps.tasks import Piece, Tasks, UnderWay, carry_out
 
+TOLD_S = 0.3
+"""Between two times that a worker says how far it is."""
 AHEAD = 2
 """Pieces that a worker has, so that it need not wait for the next."""
 
 
 class _Worker:
-    """A process and the pieces that it was given, the one that it works on first."""
+    """A process and the pieces that it was given, the one that it works on first.
+
+    Attributes:
+        given: The pieces.
+        done: How many points of the first one are done.
+    """
 
     def __init__(self, base: Scenario) -> None:
         self.pipe, theirs = Pipe()
@@ -43,6 +51,7 @@ class _Worker:
         leftovers.note_process(self._process)
         theirs.close()
         self.given: list[Piece] = []
+        self.done = 0.0
         self.pipe.send((base, loaded()))
 
     def give(self, piece: Piece) -> None:
@@ -57,13 +66,16 @@ class _Worker:
         return status
 
 
-def pooled(base: Scenario, tasks: Tasks, *, workers: int) -> Iterator[tuple[str, ...]]:
+def pooled(
+    base: Scenario, tasks: Tasks, *, workers: int, under_way: UnderWay
+) -> Iterator[tuple[str, ...]]:
     """Carry out all tasks.
 
     Args:
         base: What every point changes.
         tasks: What is to be done.
         workers: How many processes.
+        under_way: What is told of pieces before they are done.
 
     Yields:
         Lines of the journal as they come.
@@ -87,7 +99,13 @@ def pooled(base: Scenario, tasks: Tasks, *, workers: int) -> Iterator[tuple[str,
                     running.remove(worker)
                     yield from _lost(worker, tasks)
                     continue
+                if isinstance(done, float):
+                    worker.done = done
+                    under_way.tell(sum(one.done for one in running))
+                    continue
                 piece = worker.given.pop(0)
+                worker.done = 0.0
+                under_way.points = sum(one.done for one in running)
                 _fill(worker, tasks)
                 yield tasks.done(piece, done)
     finally:
@@ -117,6 +135,19 @@ def _lost(worker: _Worker, tasks: Tasks) -> Iterator[tuple[str, ...]]:
         tasks.give_back(piece)
 
 
+def _now_and_then(send: Callable[[float], None]) -> Callable[[float], None]:
+    """Pass on a number, `TOLD_S` after the last one at the earliest."""
+    last = time.monotonic()
+
+    def told(done: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > TOLD_S:
+            last = time.monotonic()
+            send(done)
+
+    return told
+
+
 def _work(pipe: Connection[Any, Any]) -> None:
     """Be a worker."""
     try:
@@ -124,7 +155,7 @@ def _work(pipe: Connection[Any, Any]) -> None:
         for source, text in plugins.items():
             load_text(source, text)
         while True:
-            pipe.send(carry_out(base, pipe.recv()))
+            pipe.send(carry_out(base, pipe.recv(), _now_and_then(pipe.send)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # nobody waits for more
 

@@ -17,7 +17,7 @@ from allrail.scenario import Scenario
 from allrail.sweeps.journal import Journal
 from allrail.sweeps.study import Study, check_show, load_study
 from allrail.sweeps.table import ERROR, fields, frame, numbers
-from allrail.sweeps.tasks import Tasks, carry_out
+from allrail.sweeps.tasks import Tasks, UnderWay, carry_out
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,7 +74,7 @@ def sweep(
             pictures, and `report.html`.
         workers: Processes on this machine; as many as there are cores if None.
         ray: The address of a Ray cluster that works instead.
-        progress: Told how many points are done.
+        progress: Told how many points are done; one under way counts by how far it is.
 
     Raises:
         InputError: The study is refused, the folder has the results of another, or the cluster is
@@ -90,13 +90,21 @@ def sweep(
         known = len(journal.outcomes)
         left = [index for index in range(total) if index not in journal.outcomes]
         tasks = Tasks(left, read.points.sets)
-        if progress is not None:
-            progress(0, len(left))
+
+        def tell() -> None:
+            if progress is not None:
+                done = len(journal.outcomes) - known + under_way.points
+                progress(min(done, len(left)), len(left))
+
+        under_way = UnderWay(tell)
+        tell()
         if left:
-            for lines in _results(read, tasks, workers=workers, ray=ray, left=len(left)):
+            results = _results(
+                read, tasks, workers=workers, ray=ray, left=len(left), under_way=under_way
+            )
+            for lines in results:
                 journal.add(lines)
-                if progress is not None:
-                    progress(len(journal.outcomes) - known, len(left))
+                tell()
         table = frame(read, journal.outcomes)
         chosen = shown or ("step_time_us" if "step_time_us" in table.columns else "time_us")
         swept = Swept(read, table, known, chosen, folder)
@@ -104,7 +112,15 @@ def sweep(
     return swept
 
 
-def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None, left: int) -> Any:
+def _results(
+    study: Study,
+    tasks: Tasks,
+    *,
+    workers: int | None,
+    ray: str | None,
+    left: int,
+    under_way: UnderWay,
+) -> Any:
     alone = sorted(_policies(study) & set(only_here()))
     if ray is not None:
         if alone:
@@ -126,9 +142,9 @@ def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None
             value=str(workers),
         )
     if alone:
-        return _here(study.base, tasks)
+        return _here(study.base, tasks, under_way)
     count = workers or len(os.sched_getaffinity(0))
-    return pooled(study.base, tasks, workers=min(count, left))
+    return pooled(study.base, tasks, workers=min(count, left), under_way=under_way)
 
 
 def _policies(study: Study) -> set[str]:
@@ -142,10 +158,12 @@ def _policies(study: Study) -> set[str]:
     return {name for name in found if isinstance(name, str)}
 
 
-def _here(base: Scenario, tasks: Tasks) -> Iterator[tuple[str, ...]]:
+def _here(base: Scenario, tasks: Tasks, under_way: UnderWay) -> Iterator[tuple[str, ...]]:
     """In this process: a function of it cannot be sent to another."""
     while (piece := tasks.next()) is not None:
-        yield tasks.done(piece, carry_out(base, piece))
+        done = carry_out(base, piece, under_way.tell)
+        under_way.points = 0.0
+        yield tasks.done(piece, done)
 
 
 def _write(swept: Swept) -> None:

@@ -44,18 +44,52 @@ class Done:
     seconds: float
 
 
-def carry_out(base: Scenario, piece: Piece) -> Done:
+class UnderWay:
+    """How much of the pieces that were handed out is done, and that whoever asks is told.
+
+    Args:
+        told: Called whenever it has changed.
+
+    Attributes:
+        points: How many of their points; a fraction within one.
+    """
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.points = 0.0
+        self._told = told
+
+    def tell(self, points: float) -> None:
+        """Note a number and say so.
+
+        Args:
+            points: The number.
+        """
+        self.points = points
+        self._told()
+
+
+def carry_out(
+    base: Scenario, piece: Piece, told: Callable[[float], None] | None = None
+) -> Done:
     """Simulate the points of a piece.
 
     Args:
         base: What they change.
         piece: The points.
+        told: Given how many of them are done now and then; a fraction within one.
     """
     import time
 
     started = time.perf_counter()
-    lines = tuple(line(index, outcome(base, sets)) for index, sets in piece.points)
-    return Done(lines, time.perf_counter() - started)
+    lines: list[str] = []
+
+    def within(done: float, total: int) -> None:
+        if told is not None:
+            told(len(lines) + min(done / max(total, 1), 1.0))
+
+    for index, sets in piece.points:
+        lines.append(line(index, outcome(base, sets, within)))
+    return Done(tuple(lines), time.perf_counter() - started)
 
 
 def line(index: int, told: Mapping[str, Any]) -> str:

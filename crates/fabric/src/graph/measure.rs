@@ -7,13 +7,30 @@
 //! - [`flow_between`] is the largest flow from some NPUs to all others, each cable of capacity 1. It
 //!   is the plain check of the closed forms of the half-plane cut; use it on small instances.
 
+use std::ops::ControlFlow;
+
 use super::{Graph, NodeId};
 
 /// The largest distance between two NPUs, in cables; 0 for a single NPU.
 #[must_use]
 pub fn diameter(graph: &Graph) -> u32 {
+    diameter_watched(graph, &mut |_, _| ControlFlow::Continue(())).unwrap_or(0)
+}
+
+/// [`diameter`], which tells from how many NPUs it has looked; `None` where whoever is told wants it to end.
+pub fn diameter_watched(
+    graph: &Graph,
+    watch: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Option<u32> {
     let mut search = Search::new(graph);
-    (0..graph.npus()).step_by(64).map(|first| search.eccentricity(first)).max().unwrap_or(0)
+    let mut most = 0;
+    for first in (0..graph.npus()).step_by(64) {
+        if watch(u64::from(first), u64::from(graph.npus())).is_break() {
+            return None;
+        }
+        most = most.max(search.eccentricity(first));
+    }
+    Some(most)
 }
 
 /// A distance between two NPUs above `most`, if there is one. It takes a search or two where the

@@ -42,7 +42,12 @@ pub struct Problem<'a> {
     pub parameters: &'a Parameters,
     /// For policies that draw.
     pub seed: u64,
+    /// Told how many of its tries a policy that searches has made, and of how many; it decides nothing.
+    pub watch: Watch<'a>,
 }
+
+/// Told how much is done, and how much there is.
+pub type Watch<'a> = &'a dyn Fn(u64, u64);
 
 /// The parameters of the chunk schedulers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -69,7 +69,9 @@ pub struct Carried {
 const SLICE: Time = Time::from_us(5);
 /// A run that gets here is broken off: worlds count in 2^62 ps.
 const LONGEST: Time = Time::from_ps(1 << 61);
-const OBSERVE_EVERY: u32 = 1 << 14;
+const OBSERVE_EVERY: u32 = 1 << 6;
+/// A message counts as so many parts of work, so that long ones are heard of on their way.
+const PARTS: u64 = 1 << 10;
 
 /// Carries a demand out in a world, to the end.
 ///
@@ -119,7 +121,7 @@ pub fn carry_out(
         countdown -= 1;
         if event.is_none() || countdown == 0 {
             countdown = OBSERVE_EVERY;
-            let (done, total) = demand.progress();
+            let (done, total) = parts(demand, world, &run);
             if observer(done, total).is_break() {
                 return Err(SimulateError::Interrupted);
             }
@@ -145,6 +147,18 @@ pub fn carry_out(
         });
     }
     Ok(run)
+}
+
+/// How much of a demand is done, and how much there is, in parts of messages. What has arrived of messages under way
+/// counts, where the world knows it.
+fn parts(demand: &dyn Demand, world: &dyn World, run: &Carried) -> (u64, u64) {
+    let (done, total) = demand.progress();
+    let under_way = run.messages.saturating_sub(done);
+    let whole = if run.messages > 0 { run.bytes as f64 / run.messages as f64 } else { 0.0 };
+    let arrived = world.arrived().filter(|_| whole > 0.0).map_or(0.0, |bytes| {
+        (bytes.count() as f64 / whole - done as f64).clamp(0.0, under_way as f64)
+    });
+    (done * PARTS + (arrived * PARTS as f64) as u64, total * PARTS)
 }
 
 fn take(

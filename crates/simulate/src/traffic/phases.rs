@@ -57,7 +57,7 @@ pub fn shifts(
     observer: Observer<'_>,
 ) -> Result<Shifts, SimulateError> {
     // Of one worker, between two looks at Ctrl-C.
-    const EACH: usize = 8;
+    const EACH: usize = 2;
     let mut workers: Vec<Phases<'_>> = (0..rayon::current_num_threads().min(shifts.len()))
         .map(|_| Phases::new(graph, splitting, detours))
         .collect();

@@ -52,6 +52,7 @@ fn both(scenario: &CollectiveScenario) -> (f64, f64) {
         active_chunks: None,
         parameters: &Parameters::default(),
         seed: 0,
+        watch: &|_, _| {},
     };
     let expected = expected_in_links(&problem, &work).expect("alike chunks");
     (expected.as_us(), result.expect("runs").time_us)

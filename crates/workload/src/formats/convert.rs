@@ -4,6 +4,7 @@
 //! fabric's dimensions when a scenario reads them.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -66,7 +67,13 @@ pub struct Report {
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
     let Read { graph, npus, kept, measured, measured_us, timed, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
-    let written = chakra::write(&graph, &[npus], (&request.folder, &request.name), Ranks::All)?;
+    let written = chakra::write(
+        &graph,
+        &[npus],
+        (&request.folder, &request.name),
+        Ranks::All,
+        &mut |_, _| ControlFlow::Continue(()),
+    )?;
     Ok(Report {
         npus,
         actors: graph.actors().len() as u64,

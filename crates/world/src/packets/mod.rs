@@ -60,7 +60,7 @@ pub mod transport;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allrail_core::Time;
+use allrail_core::{Bytes, Time};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::{Hop, Routing};
@@ -233,6 +233,10 @@ impl World for Packets {
                 None => return None,
             }
         }
+    }
+
+    fn arrived(&self) -> Option<Bytes> {
+        Some(Bytes::new(self.counters.arrived()))
     }
 
     fn link_seconds(&self) -> Vec<f64> {

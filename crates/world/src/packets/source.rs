@@ -249,7 +249,7 @@ impl Packets {
         message.highest = message.highest.max(packet.sequence + 1);
         let first = late && !message.reordered;
         message.reordered |= late;
-        self.counters.delivers(self.now - packet.made, late, first);
+        self.counters.delivers(packet.bytes, self.now - packet.made, late, first);
         self.ask_for_more(packet.message);
         let message = &mut self.messages[packet.message as usize];
         if message.inside == 0 && !message.unfinished() {

@@ -53,6 +53,8 @@ pub(super) struct Counters {
     messages: u64,
     packets: u64,
     delivered: u64,
+    /// Bytes of packets that have arrived.
+    arrived: u64,
     cut: u64,
     packet_hops: u64,
     link_bytes: Vec<u64>,
@@ -87,6 +89,7 @@ impl Counters {
             messages: 0,
             packets: 0,
             delivered: 0,
+            arrived: 0,
             cut: 0,
             packet_hops: 0,
             link_bytes: vec![0; links],
@@ -129,8 +132,13 @@ impl Counters {
         self.held += u128::from(bytes) * u128::from(time);
     }
 
-    pub(super) fn delivers(&mut self, latency: u64, late: bool, first: bool) {
+    pub(super) const fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    pub(super) fn delivers(&mut self, bytes: u32, latency: u64, late: bool, first: bool) {
         self.delivered += 1;
+        self.arrived += u64::from(bytes);
         self.latencies[bin(latency)] += 1;
         self.longest = self.longest.max(latency);
         self.out_of_order += u64::from(late);

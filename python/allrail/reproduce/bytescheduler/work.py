@@ -89,11 +89,14 @@ class Work:
 
     def simulate(self, scenarios: list[dict[str, Any]]) -> list[TrainingResult]:
         """Return the results of scenarios."""
-        results = simulate_many(scenarios)
+        results = simulate_many(scenarios, progress=self._tell)
         self._done += len(scenarios)
-        if self._progress is not None:
-            self._progress(min(self._done, self._total), self._total)
         return cast("list[TrainingResult]", results)
+
+    def _tell(self, done: float, total: int) -> None:
+        del total
+        if self._progress is not None:
+            self._progress(min(self._done + done, self._total), self._total)
 
 
 def _fastest(results: list[TrainingResult]) -> int:

@@ -141,7 +141,7 @@ def run(*, progress: Progress | None = None) -> Reproduction:
     for i, case in enumerate(CASES):
         base = i * (ROUNDS + 1)
 
-        def tell(done: int, _: int, base: int = base) -> None:
+        def tell(done: float, _: int, base: int = base) -> None:
             if progress is not None:
                 progress(base + done, total)
 

@@ -341,6 +341,7 @@ mod tests {
                 active_chunks: active,
                 parameters: &Parameters::default(),
                 seed: 0,
+                watch: &|_, _| {},
             };
             let first = work(&schedule);
             let conditions = vec![Condition::AS_DESCRIBED; dimensions.len()];

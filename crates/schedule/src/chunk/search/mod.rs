@@ -247,13 +247,21 @@ impl<'a> Walk<'a> {
         let time = (best.time + give).min(start.time);
         let mut score =
             self.score(Score::UNLIMITED, true).expect("without a limit there is a score");
-        for _ in self.tries / 2..self.tries {
+        for done in self.tries / 2..self.tries {
+            self.tell(done);
             if let Some(new) = self.step(Score { time, cost: score.cost }, true, rng)? {
                 score = new;
             }
         }
         self.best.clone_from(&self.schedule);
         Ok(())
+    }
+
+    /// Tells whoever watches how many tries are made; not of every one.
+    fn tell(&self, done: usize) {
+        if done.is_multiple_of(16) {
+            (self.problem.watch)(done as u64, self.tries as u64);
+        }
     }
 
     /// Half of the tries by the first clock alone, with slack. The scores of the start and of the best.
@@ -263,6 +271,7 @@ impl<'a> Walk<'a> {
         let mut best = start;
         let first = self.tries / 2;
         for done in 0..first {
+            self.tell(done);
             let left = 1.0 - done as f64 / first as f64;
             let slack = 1.0 + SLACK * left * left;
             let limit = Score { time: (score.time as f64 * slack) as u64, cost: u64::MAX };

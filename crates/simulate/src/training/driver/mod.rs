@@ -207,7 +207,7 @@ impl<'a> Driver<'a> {
     /// # Errors
     /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
     pub fn run(mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
-        const OBSERVE_EVERY: u32 = 1 << 14;
+        const OBSERVE_EVERY: u32 = 1 << 8;
         let total = self.shape.states as u64 * u64::from(self.settings.iterations);
         let mut countdown = OBSERVE_EVERY;
         let mut now = Time::ZERO;

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use allrail_collective::Operation;
@@ -39,16 +40,20 @@ pub struct Summary {
     pub groups: u64,
 }
 
+/// Told how many nodes are written, and how many there are; it may end the writing.
+pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
 /// Writes `graph` as `folder/name.<rank>.et` with `folder/comm_group.json`, for a fabric of these
 /// sizes.
 ///
 /// # Errors
-/// The name is a path; a file cannot be written; a message to a rank that the fabric does not have.
+/// The name is a path; a file cannot be written; it was interrupted; a message to a rank that the fabric does not have.
 pub fn write(
     graph: &StepGraph,
     sizes: &[u32],
     (folder, name): (&Path, &str),
     whose: Ranks,
+    watch: Watch<'_>,
 ) -> Result<Summary, TraceError> {
     if Path::new(name).file_name() != Some(name.as_ref()) {
         let hint = "a name has no `/` and is not `..`";
@@ -71,6 +76,9 @@ pub fn write(
         carried.entry(*node).or_default().push(u64::from(before.0));
     }
     let mut alike: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let of_actors = graph.actors().iter().zip(&nodes);
+    let all: u64 = of_actors.map(|(actor, own)| (actor.ranks.len() * own.len()) as u64).sum();
+    let mut done = 0;
     for (actor, own) in graph.actors().iter().zip(&nodes) {
         let written = match whose {
             Ranks::All => actor.ranks.clone(),
@@ -81,7 +89,17 @@ pub fn write(
                 first
             }
         };
+        let each = (actor.ranks.len() * own.len() / written.len().max(1)) as u64;
         for rank in &written {
+            if watch(done, all).is_break() {
+                let hint = "run it again";
+                return Err(TraceError::new(
+                    folder,
+                    format!("`{name}`"),
+                    "it was interrupted",
+                    hint,
+                ));
+            }
             let path = folder.join(format!("{name}.{}.et", rank.0));
             let file =
                 File::create(&path).map_err(|error| TraceError::unreadable(&path, &error))?;
@@ -103,6 +121,7 @@ pub fn write(
             file.flush().map_err(|error| TraceError::unreadable(&path, &error))?;
             summary.files += 1;
             summary.nodes += own.len() as u64;
+            done += each;
         }
     }
     if whose == Ranks::Representative {

@@ -17,6 +17,7 @@ use allrail_world::packets::Settings as PacketSettings;
 use crate::SimulateError;
 use crate::finalists;
 use crate::judge::Judge;
+use crate::runs::Runs;
 use crate::scenario::WorldKind;
 use crate::world_settings::WorldSettings;
 
@@ -57,7 +58,7 @@ impl Judged {
         if reduces || !finalists::applies(request, WorldKind::Links)? {
             return Ok(planner::plan(request)?);
         }
-        let mut plans = planner::finalists(request)?;
+        let mut plans = planner::finalists(request, &|_, _| {})?;
         let shapes: Vec<Shape> = plans.iter().map(shape).collect();
         let known = |found: &&Found| found.dimensions == *dimensions && found.shapes == shapes;
         if let Some(found) = self.found.iter().find(known) {
@@ -73,7 +74,8 @@ impl Judged {
             seed: request.seed,
         };
         let go_on = &mut |_, _| ControlFlow::Continue(());
-        let mut judge = Judge { request, world: &world, observer: go_on };
+        let mut runs = Runs::new(go_on);
+        let mut judge = Judge { request, world: &world, runs: &mut runs };
         let plan = finalists::choose(&mut judge, &plans, false)?.plan;
         let best = shapes.iter().position(|one| *one == shape(&plan)).unwrap_or(0);
         self.found.push(Found {
