@@ -125,9 +125,7 @@ def network_error(scenario: Scenario) -> NetworkError | None:
     return _of_collectives(own, fabric.name, scenario.collective)
 
 
-def _of_collectives(
-    fabric: Fabric | None, name: str, jobs: Sequence[Collective]
-) -> NetworkError:
+def _of_collectives(fabric: Fabric | None, name: str, jobs: Sequence[Collective]) -> NetworkError:
     """What is known of collectives on a fabric; None of one that is no product of dimensions."""
     kinds = " and ".join(dict.fromkeys(one.kind for one in jobs)) or "collective"
     unknown = NetworkError(None, f"no measured {kinds}", (name,))

@@ -192,7 +192,7 @@ class TestMistakes:
     @pytest.mark.parametrize("names", [["ring", "ring"], ["ring", "oneRing"]])
     def test_more_algorithms_than_dimensions(self, quartet, names):
         told = refused(quartet(**{"all-reduce-implementation": names}))
-        for part in ("system.json", "`all-reduce-implementation`", "names 2", "has 1 dimensions"):
+        for part in ("system.json", "`all-reduce-implementation`", "names 2", "has 1 dimension"):
             assert part in told
 
     def test_fewer_algorithms_than_dimensions(self, quartet, tmp_path):

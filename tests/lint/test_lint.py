@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allrail.schemas import schema
-from lint import graph, keys, python_imports, rust_modules, words
+from lint import counts, graph, keys, python_imports, rust_modules, words
 
 ROOT = Path(__file__).parents[2]
 
@@ -178,3 +178,24 @@ def test_no_page_has_a_word_that_the_glossary_replaces(page):
     """What to write instead stands in banned.yaml."""
     text = words.prose(page.read_text(encoding="utf-8"))
     assert list(words.hits(text, words.banned())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('format!("it has {ranks} ranks")', ["{ranks} ranks"]),
+        ('"they hold {} bytes, \\\n        more than {MOST} bytes"', ["{} bytes"]),
+        ('"rank {rank} has {steps} \\\n steps"', ["{steps} steps"]),
+        ('format!("it has {ranks}", ranks = counted(ranks, "rank"))', []),
+        ('assert!(all, "{ranks} ranks");', []),
+        ('// "{ranks} ranks"', []),
+        ('#[cfg(test)]\nmod tests { format!("{ranks} ranks") }', []),
+    ],
+)
+def test_a_plural_behind_any_number_is_found(text, found):
+    assert list(counts.uncounted(text)) == found
+
+
+def test_the_crates_count_one_as_one():
+    """`allrail_core::counted` and `either` say `1 rank`."""
+    assert counts.findings(ROOT / "crates") == []

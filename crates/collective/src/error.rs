@@ -1,6 +1,6 @@
 //! What can be wrong with a collective or a plan.
 
-use allrail_core::{Bytes, DimensionId};
+use allrail_core::{Bytes, DimensionId, counted};
 
 use crate::{Operation, SizeRange};
 
@@ -28,7 +28,10 @@ pub enum CollectiveError {
         does: &'static [Operation],
     },
     /// A program of one number of ranks, on a dimension of another.
-    #[error("`{algorithm}` is a program for {only} ranks, and the dimension joins {ranks}")]
+    #[error(
+        "`{algorithm}` is a program for {only}, and the dimension joins {ranks}",
+        only = counted(*.only, "rank")
+    )]
     Ranks {
         /// Its name.
         algorithm: String,

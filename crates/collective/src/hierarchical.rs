@@ -46,7 +46,7 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
-use allrail_core::DimensionId;
+use allrail_core::{DimensionId, counted};
 
 use crate::plan::{Stage, check_stages};
 use crate::program::{Blocks, Combine};
@@ -145,7 +145,8 @@ impl Run {
             let matched = matching::messages(&program, step).map_err(|violation| {
                 let (tag, operation) = (algorithm.tag(), stage.operation);
                 CollectiveError::Plan(format!(
-                    "`{tag}` is no right program for {operation} over {size} ranks: {violation}"
+                    "`{tag}` is no right program for {operation} over {size}: {violation}",
+                    size = counted(size, "rank")
                 ))
             })?;
             messages.extend(matched.into_iter().map(|message| {

@@ -22,7 +22,7 @@
 //! Not modelled: computing the reduction, other memory traffic, congestion between dimensions that share
 //! wires, incast at the receivers of a tree on a switch.
 
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, Time, counted, either};
 use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 
@@ -426,11 +426,13 @@ fn too_large(id: DimensionId, dimension: &Dimension, algorithm: &dyn Algorithm) 
     CollectiveError::NotModelled {
         dimension: id,
         why: format!(
-            "the time of `{}` on a {:?} dimension has no closed form, and {} NPUs are more than the \
-             {LARGEST_ENUMERATED} whose messages are counted; use its topology-aware algorithm",
+            "the time of `{}` on a {:?} dimension has no closed form, and {} {are} more than \
+             the {LARGEST_ENUMERATED} whose messages are counted; use its topology-aware \
+             algorithm",
             algorithm.tag(),
             dimension.kind,
-            dimension.size
+            counted(dimension.size, "NPU"),
+            are = either(&dimension.size, "is", "are")
         ),
     }
 }

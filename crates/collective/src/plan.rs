@@ -5,7 +5,7 @@
 //! and executed. It is checked when it is loaded: a plan that lost a stage, runs one twice or asks
 //! for an order that can never make progress is refused with the chunk and the stage named.
 
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, Time, counted};
 use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -238,9 +238,10 @@ impl CollectivePlan {
         let count = self.fabric.dimensions.len();
         if self.algorithms.len() != count || self.dimension_order.len() != count {
             return Err(refuse(format!(
-                "the fabric has {count} dimensions, but `algorithms` has {} and `dimension_order` {}",
+                "the fabric has {count}, but `algorithms` has {} and `dimension_order` {}",
                 self.algorithms.len(),
-                self.dimension_order.len()
+                self.dimension_order.len(),
+                count = counted(count, "dimension")
             )));
         }
         let mut spanned = vec![false; count];
@@ -278,8 +279,9 @@ impl CollectivePlan {
         }
         if total != self.size.count() {
             return Err(refuse(format!(
-                "its chunks hold {total} bytes, the collective {}",
-                self.size.count()
+                "its chunks hold {total}, the collective {}",
+                self.size.count(),
+                total = counted(total, "byte")
             )));
         }
         self.check_order()
@@ -373,7 +375,7 @@ pub fn divide(size: Bytes, chunks: u32) -> Result<Vec<Bytes>, CollectiveError> {
             why: if chunks == 0 {
                 "a collective has 1 chunk at least".to_owned()
             } else {
-                format!("the collective has only {} bytes", size.count())
+                format!("the collective has only {}", counted(size.count(), "byte"))
             },
             hint: match size.count() {
                 most @ 1..64 => format!("{most} at most"),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::{DimensionId, Time};
+use allrail_core::{DimensionId, Time, counted};
 use allrail_fabric::wiring::{Counted, Load, Message};
 use allrail_fabric::{Dimension, Wiring};
 
@@ -66,9 +66,10 @@ pub(crate) fn count(
                 field: "schedule.algorithms",
                 value: algorithm.tag().to_owned(),
                 why: format!(
-                    "{} is a network without dimensions, where messages are counted, and this has \
-                     {messages} among {size} NPUs or domains, more than {MOST}",
-                    id.name()
+                    "{} is a network without dimensions, where messages are counted, and \
+                     this has {messages} among {size} or domains, more than {MOST}",
+                    id.name(),
+                    size = counted(size, "NPU")
                 ),
                 hint:
                     "`ring` goes among any number, but for all-to-alls; these run as `traffic` in \

@@ -24,6 +24,7 @@
 use std::collections::VecDeque;
 
 use allrail_collective::rank::{Action, Chunk, Message};
+use allrail_core::counted;
 use thiserror::Error;
 
 /// The name of a frame within a chunk; sender and receiver give it the same.
@@ -49,7 +50,7 @@ pub enum Misfit {
     #[error("{0:?} has come before")]
     Twice(FrameAt),
     /// It is longer or shorter than the plan says.
-    #[error("{at:?} has {bytes} bytes; the plan says {expected}")]
+    #[error("{at:?} has {bytes}; the plan says {expected}", bytes = counted(*.bytes, "byte"))]
     Length {
         /// Which.
         at: FrameAt,
@@ -59,7 +60,10 @@ pub enum Misfit {
         expected: u64,
     },
     /// With it, more would lie aside than can if all keep to the plan.
-    #[error("{at:?} would be {aside} elements aside, and there are at most {most}")]
+    #[error(
+        "{at:?} would be {aside} aside, and there are at most {most}",
+        aside = counted(*.aside, "element")
+    )]
     TooEarly {
         /// Which.
         at: FrameAt,

@@ -1,6 +1,7 @@
 //! What a caller or a peer did that cannot be.
 
 use allrail_collective::{CollectiveError, StageRef};
+use allrail_core::{counted, either};
 use allrail_schedule::coordinate::{self, Cause};
 use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
@@ -32,7 +33,11 @@ pub enum Broken {
         at: StageRef,
     },
     /// A message belongs to a step that is over.
-    #[error("a message for step {step} has come, and {over} steps are over")]
+    #[error(
+        "a message for step {step} has come, and {over} {are} over",
+        over = counted(*.over, "step"),
+        are = either(.over, "is", "are")
+    )]
     Late {
         /// Its step.
         step: u64,

@@ -4,6 +4,7 @@
 //! than the plan's buffer is an error before anything is.
 
 use allrail_collective::rank::{Action, Chunk, Combine, Message};
+use allrail_core::counted;
 use thiserror::Error;
 
 use crate::Dtype;
@@ -22,7 +23,10 @@ pub enum Outside {
         bytes: u64,
     },
     /// The frame has another length.
-    #[error("message {place} has {expected} bytes, and {bytes} came")]
+    #[error(
+        "message {place} has {expected}, and {bytes} came",
+        expected = counted(*.expected, "byte")
+    )]
     Frame {
         /// The message.
         place: u32,

@@ -1,6 +1,6 @@
 //! A fabric: a list of dimensions, innermost first.
 
-use allrail_core::{Bandwidth, Bytes, DimensionId};
+use allrail_core::{Bandwidth, Bytes, DimensionId, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,7 @@ impl Fabric {
         if count > MAX_DIMENSIONS {
             return Err(FabricError::new(
                 "fabric.dimensions",
-                format!("{count} dimensions"),
+                counted(count, "dimension"),
                 format!("at most {MAX_DIMENSIONS} are taken"),
                 "merge dimensions that share their links",
             ));
@@ -177,7 +177,7 @@ impl Fabric {
                 if points.is_empty() || !rises {
                     return Err(FabricError::new(
                         field(&format!("fastest.{operation}")),
-                        format!("{} sizes", points.len()),
+                        counted(points.len(), "size"),
                         "each begins above the one before, and there is one at least",
                         "for example `[{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]`",
                     ));

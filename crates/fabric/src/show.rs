@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use allrail_core::counted;
 use serde::Serialize;
 
 use crate::cost::{Prices, Usd};
@@ -156,7 +157,7 @@ pub fn draw(topology: &dyn GraphTopology) -> Result<Drawn, FabricError> {
     let npus = topology.counts().npus;
     if npus > MOST_BUILT {
         let why = format!("networks of more than {MOST_BUILT} NPUs are not built");
-        return Err(FabricError::new("fabric", format!("{npus} NPUs"), why, "draw a smaller one"));
+        return Err(FabricError::new("fabric", counted(npus, "NPU"), why, "draw a smaller one"));
     }
     let graph = topology.build()?;
     let cables = graph.cables().iter();

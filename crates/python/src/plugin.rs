@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use allrail_collective::plan::check_stages;
 use allrail_collective::{CollectiveError, Operation, Stage, StageModel};
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, Time, counted, either};
 use allrail_schedule::chunk::{ALL, Plugins, Problem};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::tensor::{TensorPlugins, TensorPolicy};
@@ -288,7 +288,11 @@ impl PolicyProblem {
     fn read(&self, answer: &[Vec<(String, u32)>]) -> Result<Vec<Vec<Stage>>, String> {
         if answer.len() != self.bytes.len() {
             let (chunks, lists) = (self.bytes.len(), answer.len());
-            return Err(format!("there are {chunks} chunks and stages for {lists}"));
+            return Err(format!(
+                "there {are} {chunks} and stages for {lists}",
+                chunks = counted(chunks, "chunk"),
+                are = either(&chunks, "is", "are")
+            ));
         }
         let read = |(chunk, stages): (usize, &Vec<(String, u32)>)| {
             let stages = self.stages(stages);

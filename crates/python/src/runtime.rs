@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
+use allrail_core::counted;
 use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{
     CallOf, Launch as RustLaunch, Node as RustNode, Registered, RuntimeError, Settings,
@@ -104,8 +105,11 @@ impl Node {
         let wanted = elements.saturating_mul(width);
         let found = memory.get().bytes();
         if found as u64 != wanted {
-            let (field, value) = ("memory".to_owned(), format!("{found} bytes"));
-            let why = format!("the tensor was registered with {wanted} bytes");
+            let (field, value) = ("memory".to_owned(), counted(found, "byte"));
+            let why = format!(
+                "the tensor was registered with {wanted}",
+                wanted = counted(wanted, "byte")
+            );
             let hint = "register each tensor with the shape and type that is submitted".to_owned();
             return Err(raise(&Report { field, value, why, hint }));
         }

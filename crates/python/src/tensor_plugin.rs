@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use allrail_schedule::ScheduleError;
 use allrail_schedule::tensor::{
     Choice, Chooser, CommTask, Cut, Exchange, Leg, MAX_PARTITIONS, Offer, Outlook, Planned,
@@ -151,7 +151,9 @@ fn planned(order: &[u32], sizes: &[Vec<u64>], tensors: &[Tensor]) -> Result<Vec<
             _ => Cut::Sizes(sizes.iter().copied().map(Bytes::new).collect()),
         };
         match cut.count(tensor.bytes) {
-            count if count > MAX_PARTITIONS => Err(format!("a task has {count} partitions")),
+            count if count > MAX_PARTITIONS => {
+                Err(format!("a task has {count}", count = counted(count, "partition")))
+            }
             _ => Ok(CommTask::new(index, tensor, cut)),
         }
     };

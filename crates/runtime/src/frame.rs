@@ -34,6 +34,7 @@
 //! assert!(Header::parse(&bytes, &Limits { length: 4095 }).is_err());
 //! ```
 
+use allrail_core::counted;
 use allrail_engine::{FrameAt, FrameName};
 use allrail_schedule::{Key, OperationName};
 use thiserror::Error;
@@ -108,7 +109,10 @@ pub enum BadFrame {
         wanted: u32,
     },
     /// It announces more than any frame of this job has, or nothing.
-    #[error("the frame announces {length} bytes; 1 to {most} are taken")]
+    #[error(
+        "the frame announces {length}; 1 to {most} are taken",
+        length = counted(*.length, "byte")
+    )]
     Length {
         /// As it says.
         length: u64,
@@ -116,7 +120,10 @@ pub enum BadFrame {
         most: u64,
     },
     /// Memory that is shared with a peer cannot hold what it is said to hold.
-    #[error("the memory shared with it holds {most} bytes, and it says that {unread} are unread")]
+    #[error(
+        "the memory shared with it holds {most}, and it says that {unread} are unread",
+        most = counted(*.most, "byte")
+    )]
     Ring {
         /// As it says.
         unread: u64,

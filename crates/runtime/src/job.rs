@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use allrail_collective::algorithm::{self, OwnPrograms};
 use allrail_collective::{Algorithm, CollectivePlan};
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted, either};
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_schedule::{Algorithms, Order, chunk, queue};
@@ -522,10 +522,12 @@ impl Job {
         if fabric.npus() != ranks {
             let sizes: Vec<String> = fabric.dimensions.iter().map(|d| d.size.to_string()).collect();
             let field = if here.fabric.is_some() { "fabric" } else { "plan.fabric" };
-            let why = format!("it joins {} ranks, and this job has {ranks}", fabric.npus());
+            let why =
+                format!("it joins {}, and this job has {ranks}", counted(fabric.npus(), "rank"));
             let hint = format!(
-                "start {} processes, or give a fabric whose sizes multiply to {ranks}",
-                fabric.npus()
+                "start {} {process}, or give a fabric whose sizes multiply to {ranks}",
+                fabric.npus(),
+                process = either(&fabric.npus(), "process", "processes")
             );
             return Err(RuntimeError::setting(field, sizes.join("×"), why, hint));
         }
@@ -541,7 +543,10 @@ impl Job {
             1 => vec![self.interfaces[0].clone(); count],
             given if given == count => self.interfaces.clone(),
             given => {
-                let why = format!("it names {given}, and the fabric has {count} dimensions");
+                let why = format!(
+                    "it names {given}, and the fabric has {count}",
+                    count = counted(count, "dimension")
+                );
                 let hint = "one for each dimension, or one for all";
                 let value = self.interfaces.join(", ");
                 return Err(RuntimeError::setting("interfaces", value, why, hint));
@@ -612,8 +617,14 @@ fn check_algorithms(
         let only = programs.named(&name).ok().and_then(Algorithm::ranks);
         if let Some(only) = only.filter(|only| *only != dimension.size) {
             let size = dimension.size;
-            let why = format!("it is a program for {only} ranks, and dimension {d} joins {size}");
-            let hint = format!("name one that is written for {size} ranks, or `auto`");
+            let why = format!(
+                "it is a program for {only}, and dimension {d} joins {size}",
+                only = counted(only, "rank")
+            );
+            let hint = format!(
+                "name one that is written for {size}, or `auto`",
+                size = counted(size, "rank")
+            );
             let field = format!("schedule.algorithms[{d}]");
             return Err(RuntimeError::setting(field, name, why, hint));
         }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use allrail_collective::rank::Plans;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 use allrail_engine::Broken;
 use allrail_engine::engine::{self, Engine};
 use allrail_schedule::Key;
@@ -247,7 +247,10 @@ impl Node {
         self.shared.change(Me::Caller, |state| {
             let (dtype, registered) = state.dtype_and_elements(key)?;
             if elements != registered {
-                let why = format!("the tensor was registered with {registered} elements");
+                let why = format!(
+                    "the tensor was registered with {registered}",
+                    registered = counted(registered, "element")
+                );
                 let hint = "register each tensor with the shape that is submitted";
                 return Err(RuntimeError::setting("elements", elements, why, hint));
             }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use allrail_collective::CollectivePlan;
 use allrail_collective::algorithm::OwnPrograms;
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, Time, counted, either};
 use allrail_engine::engine::FORGET_AFTER;
 use allrail_fabric::{Dimension, Fabric, Fastest, Kind};
 use allrail_schedule::tensor::TensorParameters;
@@ -299,7 +299,11 @@ impl Settings {
             return Err(refuse("ranks", &self.ranks, &why, "the number of processes of the job"));
         }
         if self.rank >= self.ranks {
-            let why = format!("there are {} ranks, counted from 0", self.ranks);
+            let why = format!(
+                "there {are} {}, counted from 0",
+                counted(self.ranks, "rank"),
+                are = either(&self.ranks, "is", "are")
+            );
             return Err(refuse("rank", &self.rank, &why, "0 for the first"));
         }
         if let Some(d) = self.dimensions.iter().position(|one| one.size < 2) {

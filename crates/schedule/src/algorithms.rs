@@ -20,7 +20,7 @@ use std::fmt;
 
 use allrail_collective::model::topology_aware;
 use allrail_collective::{Algorithm, Operation, algorithm};
-use allrail_core::{Bytes, DimensionId};
+use allrail_core::{Bytes, DimensionId, counted};
 use allrail_fabric::{Fabric, Fastest};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -155,8 +155,9 @@ impl Algorithms {
                 field: "schedule.algorithms".to_owned(),
                 value: self.to_string(),
                 why: format!(
-                    "it names {} algorithms, the fabric has {count} dimensions",
-                    each.len()
+                    "it names {}, the fabric has {count}",
+                    counted(each.len(), "algorithm"),
+                    count = counted(count, "dimension")
                 ),
                 hint: "give one algorithm per dimension, innermost first".to_owned(),
             }),

@@ -1,6 +1,7 @@
 //! What can go wrong with a simulation.
 
 use allrail_collective::{CollectiveError, Operation};
+use allrail_core::counted;
 use allrail_fabric::FabricError;
 use allrail_schedule::ScheduleError;
 
@@ -135,8 +136,14 @@ impl SimulateError {
                 CollectiveError::Ranks { algorithm, only, ranks } => report(
                     "schedule.algorithms",
                     algorithm,
-                    format!("it is a program for {only} ranks, and {ranks} run it here"),
-                    format!("name one that is written for {ranks} ranks, or `auto`"),
+                    format!(
+                        "it is a program for {only}, and {ranks} run it here",
+                        only = counted(*only, "rank")
+                    ),
+                    format!(
+                        "name one that is written for {ranks}, or `auto`",
+                        ranks = counted(*ranks, "rank")
+                    ),
                 ),
                 CollectiveError::Program { name, why } => report(
                     "schedule.algorithms",

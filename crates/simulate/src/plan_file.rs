@@ -1,7 +1,7 @@
 //! A file of plans, and whether they were made for a scenario.
 
 use allrail_collective::CollectivePlan;
-use allrail_core::DimensionId;
+use allrail_core::{DimensionId, counted};
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::Order;
 use schemars::JsonSchema;
@@ -84,7 +84,7 @@ impl PlanFile {
         if self.plans.len() != scenario.job.len() {
             return Err(field(
                 "plan".to_owned(),
-                format!("{} collectives", self.plans.len()),
+                counted(self.plans.len(), "collective"),
                 format!("the scenario has {}", scenario.job.len()),
                 HINT,
             ));

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use allrail_collective::{Stage, hierarchical, verify};
-use allrail_core::DimensionId;
+use allrail_core::{DimensionId, counted};
 use serde::Serialize;
 
 use crate::collectives::plan_for_dims;
@@ -43,7 +43,7 @@ pub fn prove(scenario: &CollectiveScenario) -> Result<Proof, SimulateError> {
         if ranks > MAX_RANKS {
             return Err(SimulateError::Field {
                 field: "fabric.dimensions".to_owned(),
-                value: format!("{ranks} ranks"),
+                value: counted(ranks, "rank"),
                 why: format!("a proof follows every block on every rank, {MAX_RANKS} at most"),
                 hint: "prove the same schedule on a smaller fabric".to_owned(),
             });

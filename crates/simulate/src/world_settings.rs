@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::routing::{Adaptive, Routing};
@@ -82,7 +82,10 @@ fn check_links(fabric: &Fabric, lowering: &Lowering) -> Result<(), SimulateError
     };
     let links = Links::link_count(fabric);
     if links > MAX_LINKS {
-        return Err(refuse(format!("the fabric has {links} links, more than {MAX_LINKS}")));
+        return Err(refuse(format!(
+            "the fabric has {links}, more than {MAX_LINKS}",
+            links = counted(links, "link")
+        )));
     }
     for dimension in &fabric.dimensions {
         let link = allrail_fabric::kinds::of(dimension.kind).link_bandwidth(dimension);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use allrail_core::counted;
+
 use crate::error::WorkloadError;
 use crate::graph::{ActorId, GroupId, NodeId, StepGraph, Work};
 
@@ -202,9 +204,9 @@ fn agreed(graph: &StepGraph) -> Result<(), WorkloadError> {
                 return Err(wrong(
                     group.name.clone(),
                     format!(
-                        "{} runs {} collectives in it, {} runs {}",
+                        "{} runs {} in it, {} runs {}",
                         names(first),
-                        ours.len(),
+                        counted(ours.len(), "collective"),
                         names(*actor),
                         theirs.len()
                     ),

@@ -245,7 +245,7 @@ def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
 
     loaded = load_scenario(scenario, sets=sets)
     network = network_error(loaded)
-    told = line_of(loaded) or (network and network.told)
+    told = line_of(loaded) or (None if network is None else network.told)
     if told is not None:
         note(told)
 

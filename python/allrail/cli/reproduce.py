@@ -252,7 +252,7 @@ def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None
     from allrail.cli import output
     from allrail.reproduce import horovod as paper
 
-    with output.Progress("reproducing Horovod") as progress:
+    with output.Progress("reproducing Horovod", counts=False) as progress:
         outcome = paper.run(full=full, small=small, progress=progress)
     _show(outcome, as_json=as_json, out=out)
 

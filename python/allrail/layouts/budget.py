@@ -45,7 +45,7 @@ class Budget:
         """What ended it."""
         return f"the time budget of {self._seconds:g} s is over"
 
-    def look(self, done: int, total: int) -> None:
+    def look(self, done: float, total: int) -> None:
         """Stop what is under way if the time is over.
 
         Args:

@@ -74,11 +74,11 @@ class _Work:
     """Counts what is done of everything, for the progress line."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done = 0
+        self._done = 0.0
         self._total = total
         self._progress = progress
 
-    def step(self, count: int = 1) -> None:
+    def step(self, count: float = 1) -> None:
         self._done += count
         if self._progress is not None:
             self._progress(self._done, self._total)

@@ -29,4 +29,4 @@ def known_line(study: Study) -> str | None:
     if any(field.startswith(varied) for axis in study.axes for field in axis.fields):
         return "error: it differs by point; `allrail simulate` says it of one"
     network = network_error(base)
-    return line_of(base) or (network and network.told)
+    return line_of(base) or (None if network is None else network.told)

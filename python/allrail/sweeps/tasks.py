@@ -68,9 +68,7 @@ class UnderWay:
         self._told()
 
 
-def carry_out(
-    base: Scenario, piece: Piece, told: Callable[[float], None] | None = None
-) -> Done:
+def carry_out(base: Scenario, piece: Piece, told: Callable[[float], None] | None = None) -> Done:
     """Simulate the points of a piece.
 
     Args:

@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted, either};
 use allrail_fabric::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,8 +110,10 @@ impl Own {
         let ranks = u64::from(program.ranks);
         if ranks < 2 || program.blocks == 0 || steps == 0 {
             let why = format!(
-                "it has {ranks} ranks, {} blocks and {steps} steps; two ranks, a block and a step at least",
-                program.blocks
+                "it has {ranks}, {} and {steps}; two ranks, a block and a step at least",
+                counted(program.blocks, "block"),
+                ranks = counted(ranks, "rank"),
+                steps = counted(steps, "step")
             );
             return Err(wrong(why));
         }
@@ -136,8 +138,11 @@ impl Own {
         let size = u64::from(ranks) * u64::from(blocks).max(steps.len() as u64);
         if size > MOST {
             let why = format!(
-                "{ranks} ranks with {blocks} blocks and {} steps are too many",
-                steps.len()
+                "{ranks} with {blocks} and {} {are} too many",
+                counted(steps.len(), "step"),
+                ranks = counted(ranks, "rank"),
+                blocks = counted(blocks, "block"),
+                are = either(&steps.len(), "is", "are")
             );
             return Err(wrong(why));
         }

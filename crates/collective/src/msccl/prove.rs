@@ -15,6 +15,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use allrail_core::counted;
+
 use super::flow::{At, End, Flow, Origin};
 use super::value::{self, Value, is_of, ranks};
 use super::{Block, Buffer, File, Step, Wrong, title};
@@ -205,8 +207,8 @@ impl<'a> Run<'a> {
             };
             if message.values.len() != step.count as usize {
                 let why = format!(
-                    "it receives {} chunks, and {} sends {}",
-                    step.count,
+                    "it receives {}, and {} sends {}",
+                    counted(step.count, "chunk"),
                     self.title(message.from),
                     message.values.len()
                 );

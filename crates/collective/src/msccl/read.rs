@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 use roxmltree::{Document, Node as Element};
 
 use super::{Block, Buffer, File, Gpu, KINDS, Step, Wrong};
@@ -148,7 +148,11 @@ impl<'a> Reader<'a> {
         let chunks = self.count(algo, "nchunksperloop", MOST)?;
         let sharded = operation.is_sharded();
         if chunks == 0 || ranks < 2 || (sharded && !chunks.is_multiple_of(ranks)) {
-            let why = format!("it has {chunks} chunks over {ranks} ranks");
+            let why = format!(
+                "it has {chunks} over {ranks}",
+                chunks = counted(chunks, "chunk"),
+                ranks = counted(ranks, "rank")
+            );
             let hint = "two ranks or more, a chunk or more, of equal shards as many for each rank";
             return Err(self.wrong(algo, why, hint));
         }
@@ -181,8 +185,11 @@ impl<'a> Reader<'a> {
         let steps = gpus.iter().flat_map(|gpu| &gpu.blocks).map(|block| block.steps.len() as u64);
         let (clocks, places) = (blocks * steps.sum::<u64>(), u64::from(ranks) * u64::from(chunks));
         if clocks > MOST_CLOCKS || places > u64::from(MOST) {
-            let why =
-                format!("{blocks} blocks and {places} chunks of all ranks are too many to prove");
+            let why = format!(
+                "{blocks} and {places} of all ranks are too many to prove",
+                blocks = counted(blocks, "block"),
+                places = counted(places, "chunk")
+            );
             return Err(self.wrong(algo, why, "take fewer chunks or channels"));
         }
         Ok(File { operation, in_place, chunks, sizes, gpus })

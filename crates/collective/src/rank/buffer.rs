@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 
 use crate::CollectiveError;
 
@@ -31,7 +31,10 @@ impl Buffer {
             return refuse("width", "0".to_owned(), "an element has 1 byte at least", "4 for f32");
         }
         if elements.checked_mul(u64::from(width)).is_none() {
-            let why = format!("of {width} bytes each, they are 2^64 bytes or more");
+            let why = format!(
+                "of {width} each, they are 2^64 bytes or more",
+                width = counted(width, "byte")
+            );
             return refuse("elements", elements.to_string(), &why, "fewer elements");
         }
         Self { elements, width, granule: 1 }.cut_at(GRANULE)

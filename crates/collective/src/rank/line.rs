@@ -2,6 +2,8 @@
 //!
 //! A block of the algorithm is a *digit*: (shard, part), `shard · parts + part`.
 
+use allrail_core::counted;
+
 use super::message::Action;
 use crate::{Algorithm, CollectiveError, Operation, Program, algorithm};
 
@@ -47,7 +49,10 @@ impl Line {
         let program = algorithm.program(operation, size);
         let wrong = |what: &str| {
             let tag = algorithm.tag();
-            CollectiveError::Plan(format!("`{tag}` over {size} ranks for {operation}: {what}"))
+            CollectiveError::Plan(format!(
+                "`{tag}` over {size} for {operation}: {what}",
+                size = counted(size, "rank")
+            ))
         };
         if program.blocks == 0 || !program.blocks.is_multiple_of(shards) {
             return Err(wrong("its blocks are not divided into shards"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use allrail_core::{Bytes, DimensionId};
+use allrail_core::{Bytes, DimensionId, counted, either};
 
 use super::buffer::{Buffer, cut, shard};
 use super::cells::{Axis, Layout};
@@ -84,9 +84,14 @@ fn check_root(operation: Operation, root: u32, ranks: u32) -> Result<(), Collect
     match root {
         0 => Ok(()),
         _ if !operation.has_root() => refuse(format!("{operation} has no root"), "0".to_owned()),
-        _ if root >= ranks => {
-            refuse(format!("there are {ranks} ranks"), format!("0 to {}", ranks - 1))
-        }
+        _ if root >= ranks => refuse(
+            format!(
+                "there {are} {ranks}",
+                ranks = counted(ranks, "rank"),
+                are = either(&ranks, "is", "are")
+            ),
+            format!("0 to {}", ranks - 1),
+        ),
         _ => Ok(()),
     }
 }
@@ -191,8 +196,9 @@ impl RankPlanner {
                 field: "elements",
                 value: elements.to_string(),
                 why: format!(
-                    "an all-to-all swaps equal shards, and there are {} ranks",
-                    self.ranks
+                    "an all-to-all swaps equal shards, and there {are} {}",
+                    counted(self.ranks, "rank"),
+                    are = either(&self.ranks, "is", "are")
                 ),
                 hint: format!("{least}, or {}", least.saturating_add(u64::from(self.ranks))),
             });
@@ -247,7 +253,7 @@ fn positions(plan: &CollectivePlan, rank: u32) -> Result<Vec<Position>, Collecti
         return Err(CollectiveError::Field {
             field: "rank",
             value: rank.to_string(),
-            why: format!("the plan's fabric has {stride} ranks"),
+            why: format!("the plan's fabric has {stride}", stride = counted(stride, "rank")),
             hint: format!("0 to {}", stride - 1),
         });
     }

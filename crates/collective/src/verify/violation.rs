@@ -1,12 +1,17 @@
 //! What can be wrong with a program, each in a sentence that says where to look.
 
+use allrail_core::{counted, either};
+
 use crate::Operation;
 
 /// Why a program does not do what it should. Ranks, steps and blocks count from 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// Not one list of steps per rank.
-    #[error("the program is for {ranks} ranks but has the steps of {lists}")]
+    #[error(
+        "the program is for {ranks} but has the steps of {lists}",
+        ranks = counted(*.ranks, "rank")
+    )]
     Ranks {
         /// As it says.
         ranks: u32,
@@ -15,8 +20,9 @@ pub enum Violation {
     },
     /// Ranks count different steps.
     #[error(
-        "rank {rank} has {steps} steps and rank 0 has {others}; give idle ranks empty steps, so \
-         that all count the same"
+        "rank {rank} has {steps} and rank 0 has {others}; give idle ranks empty steps, so \
+         that all count the same",
+        steps = counted(*.steps, "step")
     )]
     StepCounts {
         /// The one that differs.
@@ -39,7 +45,10 @@ pub enum Violation {
         ranks: u32,
     },
     /// A block that does not exist, or more blocks at once than there are.
-    #[error("in step {step}, rank {rank} names block {block}; the buffer has {blocks} blocks")]
+    #[error(
+        "in step {step}, rank {rank} names block {block}; the buffer has {blocks}",
+        blocks = counted(*.blocks, "block")
+    )]
     Block {
         /// Which rank.
         rank: u32,
@@ -51,7 +60,12 @@ pub enum Violation {
         blocks: u32,
     },
     /// The buffer cannot be divided into shards.
-    #[error("`{operation}` over {ranks} ranks needs equal shards, and {blocks} blocks have none")]
+    #[error(
+        "`{operation}` over {ranks} needs equal shards, and {blocks} {have} none",
+        ranks = counted(*.ranks, "rank"),
+        blocks = counted(*.blocks, "block"),
+        have = either(.blocks, "has", "have")
+    )]
     Shards {
         /// How many ranks.
         ranks: u32,
@@ -86,8 +100,9 @@ pub enum Violation {
     },
     /// A message has another length than the receiver expects.
     #[error(
-        "in step {step}, rank {source_rank} sends {sent} blocks to rank {destination}, which \
-         awaits {awaited}"
+        "in step {step}, rank {source_rank} sends {sent} to rank {destination}, which awaits \
+         {awaited}",
+        sent = counted(*.sent, "block")
     )]
     Lengths {
         /// The sender.

@@ -163,7 +163,7 @@ fn shapes_that_make_no_sense_are_refused_before_anything_runs() {
     ];
     let expected = [
         "the program is for 4 ranks but has the steps of 3",
-        "rank 2 has 1 steps and rank 0 has 3; give idle ranks empty steps, so that all count the \
+        "rank 2 has 1 step and rank 0 has 3; give idle ranks empty steps, so that all count the \
          same",
         "in step 0, rank 1 names peer 4; peers are the other ranks of 4",
         "in step 0, rank 1 names peer 1; peers are the other ranks of 4",

@@ -4,6 +4,8 @@
 //! its cables with it; a failed link is one cable, both ways, and of parallel ones the first that is
 //! left.
 
+use allrail_core::counted;
+
 use super::{Builder, Graph, NodeId};
 use crate::FabricError;
 
@@ -81,7 +83,7 @@ impl Graph {
         if old.first().is_none_or(|first| first.0 >= self.npus()) {
             return Err(FabricError::new(
                 "fabric.failed_nodes",
-                format!("{} NPUs", self.npus()),
+                counted(self.npus(), "NPU"),
                 "every NPU has failed, and one must work",
                 "name fewer nodes",
             ));

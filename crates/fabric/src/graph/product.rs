@@ -12,9 +12,10 @@
 //! switch has half of the dimension's, rounded down to a picosecond. All cables count as copper: a
 //! dimension does not say what it is made of.
 
+use allrail_core::{Time, counted, either};
+
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::{Contention, Dimension, Fabric, FabricError, Kind, kinds};
-use allrail_core::Time;
 
 /// Networks of more cables than this are refused: the graph alone would take gigabytes.
 pub(crate) const MAX_CABLES: u64 = 1 << 24;
@@ -69,7 +70,12 @@ impl Fabric {
                 return Err(FabricError::new(
                     field("size"),
                     size,
-                    format!("with it the {npus} NPUs have {cables} cables, above {MAX_CABLES}"),
+                    format!(
+                        "with it the {npus} {have} {cables}, above {MAX_CABLES}",
+                        npus = counted(npus, "NPU"),
+                        have = either(&npus, "has", "have"),
+                        cables = counted(cables, "cable")
+                    ),
                     "make the fabric smaller, or use `world: dims`",
                 ));
             }

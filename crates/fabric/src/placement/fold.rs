@@ -14,6 +14,8 @@
 //! So on boards of two NPUs a side every neighbour is one trace or one switch away: nothing is lost by
 //! folding. What it ignores: that two dimensions on one line share its cables; trees of two levels.
 
+use allrail_core::counted;
+
 use crate::FabricError;
 
 /// A job's shape on the mesh.
@@ -64,7 +66,11 @@ impl Fold {
             }
         }
         best.map(|(.., fold)| fold).ok_or_else(|| {
-            let why = format!("no folding of it tiles boards of {} x {} NPUs", board[0], board[1]);
+            let why = format!(
+                "no folding of it tiles boards of {} x {}",
+                board[0],
+                counted(board[1], "NPU")
+            );
             refuse(why, "two of its dimensions together, and the third, are to be whole boards")
         })
     }

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use allrail_core::counted;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -64,7 +65,7 @@ impl Histogram {
         if sorted.is_empty() {
             return Err(FabricError::new(
                 "mix",
-                format!("{} sizes", rows.len()),
+                counted(rows.len(), "size"),
                 "there is no job in it",
                 "each row is a size and a number of jobs, such as `4,849`",
             ));
@@ -111,9 +112,15 @@ impl Histogram {
                 "mix",
                 least,
                 match floor.sides() {
-                    None => format!("the smallest job does not fit the {whole} boards"),
+                    None => format!(
+                        "the smallest job does not fit the {whole}",
+                        whole = counted(whole, "board")
+                    ),
                     Some([a, b, c]) => {
-                        format!("the smallest job does not fit the {a} x {b} x {c} boards")
+                        format!(
+                            "the smallest job does not fit the {a} x {b} x {c}",
+                            c = counted(c, "board")
+                        )
                     }
                 },
                 "take smaller jobs or a larger fabric, or say what a size counts: `unit: npus`",

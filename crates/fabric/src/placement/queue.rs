@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use allrail_core::Time;
+use allrail_core::{Time, counted, either};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -175,7 +175,11 @@ impl Queue {
                 continue;
             }
             if self.floor.find(&empty, shapes.of(job.asks), false).is_none() {
-                let why = format!("it never fits: {} boards work", empty.free());
+                let why = format!(
+                    "it never fits: {} {work}",
+                    counted(empty.free(), "board"),
+                    work = either(&empty.free(), "works", "work")
+                );
                 let hint = "take a smaller job, or `transpose` and `aspect` for more shapes";
                 return refuse(index, "size", job.asks.to_string(), why, hint);
             }

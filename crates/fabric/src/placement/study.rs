@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use allrail_core::{counted, either};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -153,7 +154,11 @@ impl Study {
             return Err(FabricError::new(
                 "failed",
                 self.failed,
-                format!("{working} boards work, and one must be left"),
+                format!(
+                    "{working} {work}, and one must be left",
+                    working = counted(working, "board"),
+                    work = either(&working, "works", "work")
+                ),
                 format!("`{}` at most", working - 1),
             ));
         }

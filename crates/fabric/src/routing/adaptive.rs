@@ -12,6 +12,8 @@
 
 use std::cmp::Reverse;
 
+use allrail_core::counted;
+
 use super::layered::{Layered, Turn, distances};
 use super::{Hop, RouteState, Routing};
 use crate::FabricError;
@@ -59,7 +61,9 @@ impl Routing for Adaptive {
     fn about(&self) -> String {
         match self.channels() {
             1 => "minimal, adaptive, up and down".to_owned(),
-            many => format!("minimal, adaptive, up and down on {many} channels"),
+            many => {
+                format!("minimal, adaptive, up and down on {many}", many = counted(many, "channel"))
+            }
         }
     }
 

@@ -15,6 +15,8 @@
 
 use std::collections::HashMap;
 
+use allrail_core::counted;
+
 use super::{FARTHEST, Hop, RouteState};
 use crate::FabricError;
 use crate::graph::{Graph, NodeId, measure};
@@ -272,7 +274,7 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
     let Some(farthest) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
     Err(FabricError::new(
         "fabric",
-        format!("{farthest} links between two NPUs"),
+        format!("{farthest} between two NPUs", farthest = counted(farthest, "link")),
         format!("packets are routed over {FARTHEST} links at most"),
         "use `world: flows`, or a network of a smaller diameter",
     ))
@@ -289,7 +291,7 @@ fn small_enough(nodes: usize, columns: usize) -> Result<(), FabricError> {
     let gib = |bytes: u64| bytes.div_ceil(1 << 30);
     Err(FabricError::new(
         "fabric",
-        format!("{nodes} NPUs and switches"),
+        format!("{nodes} and switches", nodes = counted(nodes, "NPU")),
         format!("tables of routes would take {} GiB, more than {}", gib(bytes), gib(MOST_BYTES)),
         "use `world: flows`, or a smaller network",
     ))

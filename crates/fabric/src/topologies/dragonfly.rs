@@ -15,6 +15,7 @@
 //! left over goes to groups at opposite distances. Diameter: 4 cables if every switch reaches every
 //! group, else 5; the paper's small dragonfly is printed as 3, which no wiring of it can have.
 
+use allrail_core::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,8 +129,11 @@ impl GraphTopology for Dragonfly {
             return Err(FabricError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
-                format!("a router has (a - 1) + p + h = {ports} ports"),
-                format!("take switches of {ports} ports or more, or make a, p or h smaller"),
+                format!("a router has (a - 1) + p + h = {ports}", ports = counted(ports, "port")),
+                format!(
+                    "take switches of {ports} or more, or make a, p or h smaller",
+                    ports = counted(ports, "port")
+                ),
             ));
         }
         if self.groups < 2 {
@@ -144,8 +148,8 @@ impl GraphTopology for Dragonfly {
             return Err(FabricError::new(
                 "fabric.groups",
                 self.groups,
-                format!("a group has a * h = {} cables to others", self.slots()),
-                format!("at most {} groups, or a larger `h`", self.slots() + 1),
+                format!("a group has a * h = {} to others", counted(self.slots(), "cable")),
+                format!("at most {}, or a larger `h`", counted(self.slots() + 1, "group")),
             ));
         }
         if self.slots() % 2 == 1 && self.groups % 2 == 1 {

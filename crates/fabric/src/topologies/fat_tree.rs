@@ -15,6 +15,7 @@
 //!
 //! What it ignores: where leaves stand, and hence the lengths of cables.
 
+use allrail_core::{counted, either};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +116,12 @@ impl GraphTopology for FatTree {
             None => Err(FabricError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
-                format!("{} NPUs do not fit {} levels of it", self.npus, self.levels),
+                format!(
+                    "{} {does} not fit {} of it",
+                    counted(self.npus, "NPU"),
+                    counted(self.levels, "level"),
+                    does = either(&self.npus, "does", "do")
+                ),
                 "take `levels: 3`, larger switches or fewer NPUs",
             )),
         }
@@ -152,8 +158,10 @@ impl GraphTopology for FatTree {
         let tree = self.tree();
         if u64::from(self.npus) != tree.leaves * tree.down {
             return Err(format!(
-                "its leaves are not equally full: {} NPUs are no multiple of {}",
-                self.npus, tree.down
+                "its leaves are not equally full: {} {are} no multiple of {}",
+                counted(self.npus, "NPU"),
+                tree.down,
+                are = either(&self.npus, "is", "are")
             ));
         }
         let pod = if self.levels == 3 { u64::from(self.switch_radix / 2) } else { tree.leaves };

@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 
-use allrail_core::{Bandwidth, Time};
+use allrail_core::{Bandwidth, Time, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -214,7 +214,7 @@ impl GraphTopology for UserGraph {
         if nodes > MAX_NODES {
             let why = format!("a network of one's own has {MAX_NODES} nodes at most");
             let hint = "use a topology that is written by its sizes";
-            return Err(FabricError::new("fabric.npus", format!("{nodes} nodes"), why, hint));
+            return Err(FabricError::new("fabric.npus", counted(nodes, "node"), why, hint));
         }
         checks::planes(self.planes)?;
         for (i, link) in self.links.iter().enumerate() {
@@ -222,7 +222,7 @@ impl GraphTopology for UserGraph {
         }
         if self.cables() > MAX_CABLES {
             let why = format!("a network of one's own has {MAX_CABLES} cables at most");
-            let value = format!("{} cables", self.cables());
+            let value = counted(self.cables(), "cable");
             return Err(FabricError::new("fabric.links", value, why, "join fewer nodes"));
         }
         self.build().map(drop)

@@ -33,6 +33,7 @@
 //! port both ways, as the paper's all-reduce does. An all-to-all along a row gains from the trees,
 //! which pass boards by: there a ring promises too little.
 
+use allrail_core::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -179,8 +180,11 @@ impl HammingMesh {
         if self.failed_boards.len() as u64 >= boards {
             return Err(FabricError::new(
                 "fabric.failed_boards",
-                format!("{} boards", self.failed_boards.len()),
-                format!("the grid has {boards} boards, and one must work"),
+                counted(self.failed_boards.len(), "board"),
+                format!(
+                    "the grid has {boards}, and one must work",
+                    boards = counted(boards, "board")
+                ),
                 "name fewer boards",
             ));
         }
@@ -267,7 +271,8 @@ impl GraphTopology for HammingMesh {
                 let ends = ends * u64::from(across);
                 return Err(self.too_small(
                     format!(
-                        "`rows: merged` needs {ends} ports for the {name}s of a {name} of boards"
+                        "`rows: merged` needs {ends} for the {name}s of a {name} of boards",
+                        ends = counted(ends, "port")
                     ),
                     "leave `rows` out: it merges where it fits",
                 ));

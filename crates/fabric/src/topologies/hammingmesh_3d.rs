@@ -14,6 +14,7 @@
 //! wrapped by a cable. NPUs are numbered along the first dimension first. Packets go any shortest path
 //! (`routing/adaptive.rs`): north last is a rule of two dimensions.
 
+use allrail_core::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +130,10 @@ impl GraphTopology for HammingMesh3d {
                 return Err(FabricError::new(
                     "fabric.joined_lines",
                     joined,
-                    format!("the {lines} lines of dimension {dimension} are no multiple of it"),
+                    format!(
+                        "the {lines} of dimension {dimension} are no multiple of it",
+                        lines = counted(lines, "line")
+                    ),
                     "write a number that divides the lines of each dimension",
                 ));
             }

@@ -12,6 +12,7 @@
 //!
 //! It is no product of dimensions to planners: a line of switches is none of their kinds.
 
+use allrail_core::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,8 +86,14 @@ impl GraphTopology for Mesh {
             return Err(FabricError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
-                format!("a switch has {ports} cables, to its NPUs and its neighbours"),
-                format!("take switches of {ports} ports or more, or fewer NPUs at each"),
+                format!(
+                    "a switch has {ports}, to its NPUs and its neighbours",
+                    ports = counted(ports, "cable")
+                ),
+                format!(
+                    "take switches of {ports} or more, or fewer NPUs at each",
+                    ports = counted(ports, "port")
+                ),
             ));
         }
         Ok(())

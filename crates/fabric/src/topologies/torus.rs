@@ -19,6 +19,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use allrail_core::{Time, counted};
+
 use super::checks;
 use super::dimension;
 use super::{Counts, Drawing, GraphTopology, Picture, Summing, grid_of, or_adaptive};
@@ -27,7 +29,6 @@ use crate::placement::Floor;
 use crate::routing::{Routing, TorusRouting};
 use crate::wiring::Ports;
 use crate::{Dimension, FabricError, Wiring};
-use allrail_core::Time;
 
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
@@ -111,7 +112,7 @@ impl GraphTopology for Torus {
             return Err(FabricError::new(
                 "fabric.board",
                 board,
-                format!("the torus has {} dimensions", self.shape.len()),
+                format!("the torus has {}", counted(self.shape.len(), "dimension")),
                 "write one size for each of them",
             ));
         }

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use allrail_core::counted;
 use allrail_schedule::Key;
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{self, Limits};
@@ -195,7 +196,11 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
         other => return Err(format!("words of kind {other} are not known").into()),
     };
     if length > most {
-        return Err(format!("it announces {length} bytes, at most {most} are taken").into());
+        return Err(format!(
+            "it announces {length}, at most {most} are taken",
+            length = counted(length, "byte")
+        )
+        .into());
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
     compare(number(12), body)?;

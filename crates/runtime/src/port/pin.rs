@@ -1,6 +1,7 @@
 //! On which CPU the thread of a dimension runs, where the user says: near its interface, and away from what
 //! computes.
 
+use allrail_core::{counted, either};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -21,7 +22,11 @@ pub(super) fn pin(cpu: u32) -> Result<(), Errno> {
 pub(crate) fn check(settings: &Settings) -> Result<(), RuntimeError> {
     let (pins, dimensions) = (settings.pin.len(), settings.dimensions.len());
     if pins > dimensions {
-        let why = format!("there are {dimensions} dimensions, and each has one thread");
+        let why = format!(
+            "there {are} {dimensions}, and each has one thread",
+            dimensions = counted(dimensions, "dimension"),
+            are = either(&dimensions, "is", "are")
+        );
         let hint = "a CPU, or null, for each dimension";
         return Err(RuntimeError::setting("pin", format!("{pins} CPUs"), why, hint));
     }

@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use allrail_core::{counted, either};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::auth::Secret;
@@ -70,14 +71,22 @@ pub(super) fn read_table(
         Err(RuntimeError::setting(field, value, why, hint))
     };
     if table.len() != settings.ranks as usize {
-        let why = format!("there are {} ranks", settings.ranks);
+        let why = format!(
+            "there {are} {}",
+            counted(settings.ranks, "rank"),
+            are = either(&settings.ranks, "is", "are")
+        );
         return refuse("addresses".to_owned(), table.len().to_string(), &why);
     }
     let mut all = Vec::new();
     for (rank, of_rank) in table.iter().enumerate() {
         let field = format!("addresses[{rank}]");
         if of_rank.len() != settings.dimensions.len() {
-            let why = format!("there are {} dimensions", settings.dimensions.len());
+            let why = format!(
+                "there {are} {}",
+                counted(settings.dimensions.len(), "dimension"),
+                are = either(&settings.dimensions.len(), "is", "are")
+            );
             return refuse(field, of_rank.len().to_string(), &why);
         }
         let mut list = Vec::new();

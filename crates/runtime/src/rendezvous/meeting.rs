@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use allrail_core::{counted, either};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
@@ -132,7 +133,11 @@ impl<'a> Meeting<'a> {
         }
         self.door.close();
         if let Some((count, last)) = self.door.refused() {
-            let note = format!("{count} connections were none of this job's; last {last}");
+            let note = format!(
+                "{count} {were} none of this job's; last {last}",
+                count = counted(count, "connection"),
+                were = either(&count, "was", "were")
+            );
             self.connected.notes.push(note);
         }
         Ok(self.connected)
@@ -467,7 +472,11 @@ impl<'a> Meeting<'a> {
         };
         missing.truncate(most);
         let stranger = self.door.refused().map_or_else(String::new, |(count, last)| {
-            format!("; {count} connections were none of this job's, the last from {last}")
+            format!(
+                "; {count} {were} none of this job's, the last from {last}",
+                count = counted(count, "connection"),
+                were = either(&count, "was", "were")
+            )
         });
         let (list, within) = (missing.join(", "), self.settings.timeouts.connect);
         RuntimeError::Connect {

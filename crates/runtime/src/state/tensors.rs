@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use allrail_core::counted;
 use allrail_engine::engine::{Event, Registration};
 use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
@@ -158,7 +159,7 @@ impl State {
         match &self.fault {
             Some(fault) if self.is_quiet() => Err(self.about(fault, &tensor.name).into()),
             None if tensor.submitted <= generation => {
-                let why = format!("it was submitted {} times", tensor.submitted);
+                let why = format!("it was submitted {}", counted(tensor.submitted, "time"));
                 let hint = "wait for what `submit` has returned";
                 Err(RuntimeError::setting("generation", generation, why, hint))
             }

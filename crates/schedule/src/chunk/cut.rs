@@ -14,7 +14,7 @@
 
 use allrail_collective::plan::divide;
 use allrail_collective::{CollectiveError, Operation};
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted, either};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,12 @@ impl Parameters {
             return Err(CollectiveError::Field {
                 field: "schedule.chunks",
                 value: chunks.to_string(),
-                why: format!("cut so, {brought} bytes make {count} chunks"),
+                why: format!(
+                    "cut so, {brought} {make} {count}",
+                    brought = counted(brought, "byte"),
+                    make = either(&brought, "makes", "make"),
+                    count = counted(count, "chunk")
+                ),
                 hint: "64 is the usual number".to_owned(),
             });
         }

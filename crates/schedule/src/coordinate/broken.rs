@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use allrail_core::counted;
 use serde::{Deserialize, Serialize};
 
 /// A rank has broken the rules of the talk.
@@ -19,7 +20,7 @@ pub struct Broken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Breach {
     /// A rank that the job does not have.
-    #[error("rank {rank} is none of the job's {ranks} ranks")]
+    #[error("rank {rank} is none of the job's {ranks}", ranks = counted(*.ranks, "rank"))]
     Rank {
         /// As given.
         rank: u32,

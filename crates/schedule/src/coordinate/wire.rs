@@ -18,6 +18,8 @@
 //! assert!(decode(&bytes[..5], &Limits::default()).is_err());
 //! ```
 
+use allrail_core::{counted, either};
+
 use super::bits::Bits;
 use super::cause::MOST_CAUSE;
 use super::finishes::WINDOW;
@@ -75,7 +77,7 @@ pub enum WireError {
         known: u8,
     },
     /// It is longer than any that is sent.
-    #[error("the message has {bytes} bytes, at most {most} are taken")]
+    #[error("the message has {bytes}, at most {most} are taken", bytes = counted(*.bytes, "byte"))]
     TooLong {
         /// As received.
         bytes: usize,
@@ -86,7 +88,11 @@ pub enum WireError {
     #[error("the message is malformed: {0}")]
     Malformed(postcard::Error),
     /// It goes on after its end.
-    #[error("{bytes} bytes follow after the message")]
+    #[error(
+        "{bytes} {follow} after the message",
+        bytes = counted(*.bytes, "byte"),
+        follow = either(.bytes, "follows", "follow")
+    )]
     Trailing {
         /// How many.
         bytes: usize,

@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 
 use super::{Leg, Piece, Tensor};
 use crate::error::ScheduleError;
@@ -168,7 +168,10 @@ impl CommTask {
             return Err(ScheduleError::Field {
                 field: "schedule.tensor.partition".to_owned(),
                 value: size.to_string(),
-                why: format!("the largest tensor would have {partitions} partitions"),
+                why: format!(
+                    "the largest tensor would have {partitions}",
+                    partitions = counted(partitions, "partition")
+                ),
                 hint: format!("at most {MAX_PARTITIONS}; the default is `4 MiB`"),
             });
         }

@@ -1,6 +1,6 @@
 //! The key `schedule.coordination` of a scenario: a policy and its settings.
 
-use allrail_core::Time;
+use allrail_core::{Time, counted, either};
 use allrail_schedule::coordinate::{self, CoordinationPolicy, NONE, Settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,11 @@ fn in_equal_groups(
 ) -> Result<Vec<Vec<u32>>, SimulateError> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if count == 0 || count > tensors {
-        let why = format!("there are {tensors} tensors");
+        let why = format!(
+            "there {are} {tensors}",
+            tensors = counted(tensors, "tensor"),
+            are = either(&tensors, "is", "are")
+        );
         return Err(wrong("groups", given, why, format!("write 1 to {tensors}, or leave it out")));
     }
     let cut = |group: usize| (group * tensors / count) as u32;

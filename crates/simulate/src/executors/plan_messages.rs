@@ -69,7 +69,10 @@ impl Programs {
             return Err(too_large(
                 field(),
                 size.to_string(),
-                format!("`{name}` on it has {messages} messages per stage"),
+                format!(
+                    "`{name}` on it has {messages} per stage",
+                    messages = allrail_core::counted(messages, "message")
+                ),
             ));
         }
         let mut program = algorithm.program(operation, size);

@@ -1,5 +1,6 @@
 //! On which NPUs a job's ranks are: the key `placement`.
 
+use allrail_core::counted;
 use allrail_fabric::graph::NodeId;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -43,8 +44,8 @@ impl Placement {
             hint: hint.to_owned(),
         };
         if ranks > npus {
-            let why = format!("the fabric has {npus} NPUs");
-            return Err(wrong(format!("{ranks} ranks"), why, "take a larger fabric"));
+            let why = format!("the fabric has {npus}", npus = counted(npus, "NPU"));
+            return Err(wrong(counted(ranks, "rank"), why, "take a larger fabric"));
         }
         let mut places: Vec<u32> = match self {
             Self::Npus(listed) => listed.clone(),
@@ -60,8 +61,12 @@ impl Placement {
             places.truncate(ranks as usize);
         }
         if places.len() != ranks as usize {
-            let value = format!("{} NPUs", places.len());
-            return Err(wrong(value, format!("the job has {ranks} ranks"), "list one for each"));
+            let value = counted(places.len(), "NPU");
+            return Err(wrong(
+                value,
+                format!("the job has {ranks}", ranks = counted(ranks, "rank")),
+                "list one for each",
+            ));
         }
         let mut seen = vec![false; npus as usize];
         for npu in &places {

@@ -3,7 +3,7 @@
 //! Keys that do not belong to the pattern are refused. What needs the built network (a destination
 //! that does not exist) is checked by [`Traffic::check`], once its NPUs are counted.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted, either};
 use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
@@ -294,7 +294,11 @@ impl Traffic {
             return Err(field(
                 "traffic.phases",
                 phases,
-                format!("{npus} NPUs have {last} shift phases"),
+                format!(
+                    "{npus} {have} {last} shift phases",
+                    npus = counted(npus, "NPU"),
+                    have = either(&npus, "has", "have")
+                ),
                 "write `phases: all`, or fewer",
             ));
         }

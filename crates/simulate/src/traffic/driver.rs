@@ -3,7 +3,7 @@
 //! Which messages may leave is a [`Demand`]'s to say. At one time, everything that happens is taken
 //! in before anything new is submitted, so that no answer depends on the order of equal times.
 
-use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_core::{Bytes, DimensionId, Rank, Time, counted};
 use allrail_world::{Event, Submission, Transfer, World};
 
 use crate::SimulateError;
@@ -111,7 +111,7 @@ pub fn carry_out(
         if next > LONGEST {
             return Err(field(
                 "traffic",
-                format!("{} messages", run.messages),
+                counted(run.messages, "message"),
                 "it takes longer than 26 days",
                 "send less, or over faster links",
             ));

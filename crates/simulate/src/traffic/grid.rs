@@ -2,6 +2,7 @@
 
 use allrail_collective::grid::{self, GridAllReduce};
 use allrail_collective::{CollectiveError, in_network};
+use allrail_core::counted;
 use allrail_fabric::topologies::GraphTopology;
 
 use crate::SimulateError;
@@ -58,7 +59,7 @@ pub(super) fn shape(
     let fits = |[rows, columns]: [u32; 2]| u64::from(rows) * u64::from(columns) == u64::from(npus);
     if let Some(shape) = traffic.shape {
         if !fits(shape) {
-            let why = format!("its product is not the {npus} NPUs");
+            let why = format!("its product is not the {npus}", npus = counted(npus, "NPU"));
             let [rows, columns] = square(npus);
             let hint = format!("for example `shape: [{rows}, {columns}]`");
             return Err(field("traffic.shape", format!("{shape:?}"), why, hint));

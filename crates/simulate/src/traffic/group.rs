@@ -79,9 +79,10 @@ impl TrafficRun<'_> {
         let (carried, packets) = self.carry(&mut pipelines, observer)?;
         if run < segments {
             self.notes.push(format!(
-                "of {segments} segments that follow each other alike {run} are simulated, and \
+                "of {of_segments} that follow each other alike {run} are simulated, and \
                  ({segments} - {run}) * (t_{run} - t_{}) / {STEADY} is added",
-                run - STEADY
+                run - STEADY,
+                of_segments = counted(segments, "segment")
             ));
         }
         let least = self.size().count() as f64;
@@ -107,7 +108,8 @@ impl TrafficRun<'_> {
         let most = u32::try_from(part).unwrap_or(u32::MAX);
         match self.traffic.segments {
             Some(segments) if segments > most => {
-                let why = format!("each of {} trees has {part} B of the buffer", trees.len());
+                let why =
+                    format!("each of {} has {part} B of the buffer", counted(trees.len(), "tree"));
                 Err(field("traffic.segments", segments, why, format!("write {most} or fewer")))
             }
             Some(segments) => Ok(segments),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::grid::Half;
-use allrail_core::{Bytes, Time, either};
+use allrail_core::{Bytes, Time, counted, either};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
 use allrail_fabric::routing::FARTHEST;
@@ -65,7 +65,7 @@ pub fn simulate(
 /// it needs.
 pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
     let Some(far) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
-    let why = format!("two NPUs are {far} links apart, more than {FARTHEST}");
+    let why = format!("two NPUs are {far} apart, more than {FARTHEST}", far = counted(far, "link"));
     Err(field("fabric", topology.tag(), why, "take a network that is less long"))
 }
 
@@ -117,8 +117,10 @@ impl TrafficRun<'_> {
             self.notes.push(format!("one of {planes} alike planes is simulated"));
             if self.traffic.size.is_some_and(|size| !size.count().is_multiple_of(planes)) {
                 let each = self.size().count();
-                let note =
-                    format!("`size` does not divide by {planes} planes: each carries {each} B");
+                let note = format!(
+                    "`size` does not divide by {planes}: each carries {each} B",
+                    planes = counted(planes, "plane")
+                );
                 self.notes.push(note);
             }
         }
@@ -178,7 +180,12 @@ impl TrafficRun<'_> {
         }
         let why = "its tables of ways round would not fit into memory".to_owned();
         let hint = "write `paths: minimal`, or take a smaller network";
-        Err(field("fabric", format!("{switches} switches"), why, hint))
+        Err(field(
+            "fabric",
+            format!("{switches} {switch}", switch = either(&switches, "switch", "switches")),
+            why,
+            hint,
+        ))
     }
 
     pub(super) fn npus(&self) -> u32 {
@@ -245,9 +252,10 @@ impl TrafficRun<'_> {
         let scale = f64::from(all) / f64::from(taken);
         if taken < all {
             self.notes.push(format!(
-                "{taken} of {all} phases {} simulated, drawn by the seed: the time is theirs \
+                "{taken} of {of_all} {} simulated, drawn by the seed: the time is theirs \
                  times {all}/{taken}",
-                either(&taken, "is", "are")
+                either(&taken, "is", "are"),
+                of_all = counted(all, "phase")
             ));
         }
         let mut outcome = PatternResult {

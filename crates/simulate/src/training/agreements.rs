@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use allrail_schedule::tensor::Tensor;
 use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
@@ -299,7 +299,9 @@ impl Agreements {
     pub(super) fn waits(&self) -> impl Iterator<Item = String> {
         self.talks.iter().filter_map(|talk| {
             let count: usize = talk.held.values().map(VecDeque::len).sum();
-            (count > 0).then(|| format!("  coordinators hold {count} collectives"))
+            (count > 0).then(|| {
+                format!("  coordinators hold {count}", count = counted(count, "collective"))
+            })
         })
     }
 }

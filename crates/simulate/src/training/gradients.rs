@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{
     Action, CommTask, Cut, Event, Exchange, OperationId, Piece, Tensor, TensorParameters,
@@ -473,7 +473,11 @@ impl Tensors {
         let waiting = |scheduled: &Scheduled| {
             let count = scheduled.came.iter().filter(|came| !came.is_empty()).count();
             (count > 0).then(|| {
-                format!("  the tensor scheduler of {} holds {count} gradients", scheduled.operation)
+                format!(
+                    "  the tensor scheduler of {} holds {count}",
+                    scheduled.operation,
+                    count = counted(count, "gradient")
+                )
             })
         };
         self.schedulers.iter().filter_map(waiting).chain(self.agreements.waits()).collect()

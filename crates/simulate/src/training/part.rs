@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use allrail_core::{Time, either};
+use allrail_core::{Time, counted, either};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
@@ -43,7 +43,12 @@ impl Part {
         let (mut part, notes) = match (Self::block(scenario, ranks), planned) {
             (Some(part), _) => (part, notes),
             (None, Some(topology)) => {
-                let why = format!("{ranks} ranks are no block of {}", shown(&whole.dimensions));
+                let why = format!(
+                    "{ranks} {are} no block of {}",
+                    shown(&whole.dimensions),
+                    ranks = counted(ranks, "rank"),
+                    are = either(&ranks, "is", "are")
+                );
                 let ranks = u32::try_from(ranks).expect("fewer than its NPUs");
                 let fabric = topology.first_npus(ranks)?;
                 let part = Self { fabric, block: None, notes: Vec::new() };
@@ -55,7 +60,10 @@ impl Part {
         let of = shown(&whole.dimensions);
         let which = if sizes.contains('×') { format!(", {sizes} of {of}") } else { String::new() };
         let are = either(&ranks, "is", "are");
-        part.notes.push(format!("{ranks} of {npus} NPUs {are} used{which}; the others are idle"));
+        part.notes.push(format!(
+            "{ranks} of {npus} {are} used{which}; the others are idle",
+            npus = counted(npus, "NPU")
+        ));
         part.notes.extend(notes);
         Ok(Some(part))
     }
@@ -94,7 +102,13 @@ fn shown(dimensions: &[Dimension]) -> String {
 fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
     let dimensions = &scenario.fabric.dimensions;
     let npus = scenario.fabric.npus();
-    let mut why = format!("{ranks} ranks are no block of {} = {npus} NPUs", shown(dimensions));
+    let mut why = format!(
+        "{ranks} {are} no block of {} = {npus}",
+        shown(dimensions),
+        ranks = counted(ranks, "rank"),
+        are = either(&ranks, "is", "are"),
+        npus = counted(npus, "NPU")
+    );
     if dimensions.iter().any(|d| d.cut(d.size - 1).is_none()) {
         why.push_str(", of which rings are not cut");
     }

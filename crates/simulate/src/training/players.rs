@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::Rank;
+use allrail_core::{Rank, counted};
 use allrail_workload::{ActorId, Group, GroupId, Peer, StepGraph};
 
 use crate::SimulateError;
@@ -120,16 +120,16 @@ impl Players {
         for part in &group.parts {
             let Some(size) = self.sizes.get(part.dimension.index()) else {
                 return Err(wrong(format!(
-                    "it spans {}, and the fabric has {} dimensions",
+                    "it spans {}, and the fabric has {}",
                     part.dimension.name(),
-                    self.sizes.len()
+                    counted(self.sizes.len(), "dimension")
                 )));
             };
             let whole = u64::from(part.size) * u64::from(part.stride);
             if whole == 0 || !u64::from(*size).is_multiple_of(whole) {
                 return Err(wrong(format!(
-                    "{} ranks, {} apart, are no part of {}, which has {size}",
-                    part.size,
+                    "{}, {} apart, are no part of {}, which has {size}",
+                    counted(part.size, "rank"),
                     part.stride,
                     part.dimension.name()
                 )));

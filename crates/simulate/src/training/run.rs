@@ -499,9 +499,9 @@ fn stale(workload: &Workload) -> Option<String> {
     let told = workload.target.and_then(|target| target.statistical_efficiency);
     (workload.lag > 0 && told.is_none()).then(|| {
         format!(
-            "gradients are applied {} iterations late: what that costs in convergence is not modelled \
+            "gradients are applied {} late: what that costs in convergence is not modelled \
              (`target.statistical_efficiency`)",
-            workload.lag
+            counted(workload.lag, "iteration")
         )
     })
 }

@@ -128,7 +128,7 @@ impl Meter {
         let room = |name: &str| format!("is it the right file? If so, set {name} higher");
         let over = if read > self.bounds.bytes {
             Some((
-                format!("it has more than {} bytes once unpacked", self.bounds.bytes),
+                format!("it has more than {} once unpacked", counted(self.bounds.bytes, "byte")),
                 room(BYTES),
             ))
         } else if self.packed.is_some_and(|packed| read > ANY_RATIO.max(packed * MAX_RATIO)) {

@@ -21,10 +21,11 @@
 //! An index of tokens (DeepSeek-V3.2) has a products' worth of its own: q·H·D + h·(D + H) parameters with H heads of
 //! D, 2·s²·H·D FLOPs; attention then sees `tokens` at most.
 
+use allrail_core::counted;
+
 use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
 use super::transformer::{ExpertsSpec, Head, TransformerSpec};
 use crate::error::WorkloadError;
-use allrail_core::counted;
 
 fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
     WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
@@ -120,7 +121,10 @@ impl TransformerSpec {
     pub(super) fn too_long(tokens: u64, positions: u64) -> Option<String> {
         (positions > 0 && tokens > positions).then(|| {
             let positions = counted(positions, "position");
-            format!("{tokens} tokens a sample, but the model has {positions}")
+            format!(
+                "{tokens} a sample, but the model has {positions}",
+                tokens = counted(tokens, "token")
+            )
         })
     }
 
@@ -269,7 +273,7 @@ impl TransformerSpec {
         if sizes.magnitude() > MOST {
             let why = "the FLOPs of a sample, or the parameters, are more than 2^62";
             let hint = "look for a size that is too large";
-            return Err(wrong("transformer", format!("{count} layers"), why, hint));
+            return Err(wrong("transformer", counted(count, "layer"), why, hint));
         }
         Ok(sizes)
     }

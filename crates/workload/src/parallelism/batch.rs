@@ -7,10 +7,11 @@
 //!
 //! What is said twice must agree: nothing is dropped in silence.
 
+use allrail_core::{counted, either};
+
 use super::plan::wrong;
 use crate::error::WorkloadError;
 use crate::spec::Workload;
-use allrail_core::counted;
 
 /// The sizes of a step's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,10 @@ impl Batches {
             (None, Some(own)) => own,
             (Some(global), None) => {
                 if !global.is_multiple_of(replicas) {
-                    let why = format!("{replicas} replicas (`dp` × `ep`) share it");
+                    let why = format!(
+                        "{replicas} (`dp` × `ep`) share it",
+                        replicas = counted(replicas, "replica")
+                    );
                     let hint = format!("a multiple of {replicas}");
                     return Err(wrong("global_batch", global, &why, &hint));
                 }
@@ -100,7 +104,10 @@ impl Batches {
             }
         };
         if !replica.is_multiple_of(microbatches) {
-            let why = format!("it is cut into {microbatches} microbatches");
+            let why = format!(
+                "it is cut into {microbatches} {microbatch}",
+                microbatch = either(&microbatches, "microbatch", "microbatches")
+            );
             let hint = "a multiple of `microbatches` (as many as stages, if left out)";
             return Err(wrong("batch_per_replica", replica, &why, hint));
         }

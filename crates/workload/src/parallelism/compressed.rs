@@ -127,8 +127,8 @@ pub(super) fn check_apart(workload: &Workload) -> Result<(), WorkloadError> {
     }
     if every > 1 && !(workload.iterations - 1).is_multiple_of(every) {
         let why = format!(
-            "{} iterations after the first hold no whole number of averages of parameters",
-            workload.iterations - 1
+            "{} after the first hold no whole number of averages of parameters",
+            counted(workload.iterations - 1, "iteration")
         );
         let hint = format!("`iterations: {}`", 2 * every + 1);
         return Err(wrong("every", every, &why, &hint));

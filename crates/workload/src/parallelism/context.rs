@@ -21,7 +21,7 @@
 //! Ignored: attention that takes longer in blocks than at once, buffers of blocks on their way.
 
 use allrail_collective::Operation::{AllGather, ReduceScatter};
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,10 @@ impl Plan<'_> {
         }
         let tokens = self.model.tokens.unwrap_or(0);
         if !tokens.is_multiple_of(2 * cp) {
-            let why = format!("each of its ranks takes two equal parts of the {tokens} tokens");
+            let why = format!(
+                "each of its ranks takes two equal parts of the {tokens}",
+                tokens = counted(tokens, "token")
+            );
             return fail(&why, "twice `cp` divides `sequence_length`");
         }
         Ok(())
@@ -105,7 +108,9 @@ impl Plan<'_> {
         let tokens = self.model.tokens.unwrap_or(0) / cp;
         (cp > 1).then(|| {
             format!(
-                "{tokens} tokens of a sample on each of {cp} ranks, causal attention balanced over them"
+                "{tokens} of a sample on each of {cp}, causal attention balanced over them",
+                tokens = counted(tokens, "token"),
+                cp = counted(cp, "rank")
             )
         })
     }

@@ -7,7 +7,7 @@
 //! communicates most often, gets the dimensions with the most bandwidth, and data parallelism the
 //! rest.
 
-use allrail_core::{DimensionId, Rank};
+use allrail_core::{DimensionId, Rank, counted};
 
 use crate::error::WorkloadError;
 use crate::graph::Part;
@@ -223,7 +223,10 @@ fn degrees(
         }
         if axis == Axis::Dp && given.is_none() && !mapped {
             if !npus.is_multiple_of(product) {
-                let why = format!("the other degrees take {product} NPUs a replica");
+                let why = format!(
+                    "the other degrees take {product} a replica",
+                    product = counted(product, "NPU")
+                );
                 let hint =
                     format!("`dp: {}` leaves the last {} unused", npus / product, npus % product);
                 return Err(wrong("dp", "what remains", &why, &hint));
@@ -235,7 +238,10 @@ fn degrees(
         product = product.saturating_mul(u64::from(degrees[axis as usize]));
     }
     if product != npus {
-        let why = format!("their product is {product}, and the fabric has {npus} NPUs");
+        let why = format!(
+            "their product is {product}, and the fabric has {npus}",
+            npus = counted(npus, "NPU")
+        );
         let hint = "leave `dp` out: it takes what remains";
         return Err(wrong("dp", said_degrees(&degrees), &why, hint));
     }

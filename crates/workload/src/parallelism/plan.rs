@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use allrail_core::Time;
+use allrail_core::{Time, counted};
 
 use super::batch::Batches;
 use super::compressed;
@@ -298,8 +298,10 @@ impl<'w> Plan<'w> {
             && !heads.is_multiple_of(tp)
             && !tp.is_multiple_of(heads)
         {
-            let why =
-                format!("the {heads} heads of keys and values are neither divided nor copied");
+            let why = format!(
+                "the {heads} of keys and values are neither divided nor copied",
+                heads = counted(heads, "head")
+            );
             return Err(wrong("parallelism.tp", tp, &why, "a divisor or a multiple"));
         }
         if ep > 1 {
@@ -315,7 +317,8 @@ impl<'w> Plan<'w> {
                 return Err(wrong("parallelism.ep", ep, "the model has no experts", hint));
             }
             if let Some(count) = counts.iter().find(|count| !count.is_multiple_of(ep)) {
-                let why = format!("it does not divide the {count} experts");
+                let why =
+                    format!("it does not divide the {count}", count = counted(*count, "expert"));
                 let hint = format!("a divisor of {count}");
                 return Err(wrong("parallelism.ep", ep, &why, &hint));
             }

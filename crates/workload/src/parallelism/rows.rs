@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -206,7 +206,7 @@ impl SparseGradient {
             }
             (Some(count), None) => {
                 if count == 0 || count > rows {
-                    let why = format!("the table has {rows} rows");
+                    let why = format!("the table has {rows}", rows = counted(rows, "row"));
                     return Err(refuse("rows", &count, &why, &most));
                 }
                 count

@@ -31,7 +31,7 @@
 use std::ops::Range;
 
 use allrail_collective::Operation::AllGather;
-use allrail_core::Time;
+use allrail_core::{Time, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,10 @@ impl Plan<'_> {
         }
         if self.layout.nearest(Span::Replicas.axes(), shard).is_none() {
             let replicas = self.degree(Axis::Dp) * self.degree(Axis::Cp);
-            let why = format!("it is no factor of the {replicas} replicas as they lie");
+            let why = format!(
+                "it is no factor of the {replicas} as they lie",
+                replicas = counted(replicas, "replica")
+            );
             return fail("shard", &shard, &why, "a divisor, such as the NPUs of a node");
         }
         Ok(())

@@ -555,7 +555,7 @@ fn mistakes_are_named() {
             "",
             &["differs", "`first`", "all_reduce", "reduce_scatter"],
         ),
-        ("numbers that disagree", fewer.to_vec(), "", &["1 collectives", "2"]),
+        ("numbers that disagree", fewer.to_vec(), "", &["1 collective", "2"]),
         ("a message to nobody", lone(message(0, true, 0, 5, 64)), "", &["comm_dst is 5"]),
         ("a message to itself", lone(message(0, true, 0, 0, 64)), "", &["comm_dst is 0"]),
         (
@@ -613,7 +613,7 @@ fn missing_files_are_named() {
     assert!(gap.why.contains("rank 1 is missing"), "{gap}");
     fs::remove_file(folder.0.join("trace.2.et")).expect("it was there");
     let few = read(&folder.prefix(), &options(&[4])).expect_err("one rank for four");
-    assert!(few.why.contains("1 ranks, and the fabric 4 NPUs"), "{few}");
+    assert!(few.why.contains("1 rank, and the fabric 4 NPUs"), "{few}");
     assert!(few.hint.contains("scale"), "{}", few.hint);
     let elsewhere = read(Path::new("/nowhere/trace"), &options(&[1])).expect_err("no folder");
     assert!(elsewhere.why.contains("no such file"), "{elsewhere}");

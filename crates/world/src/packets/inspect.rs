@@ -1,5 +1,7 @@
 //! Is anything left over, and if the world stands still, who waits for whom?
 
+use allrail_core::{counted, either};
+
 use super::Packets;
 use super::state::NONE;
 use crate::World;
@@ -53,8 +55,11 @@ impl Packets {
         let names: Vec<String> =
             path[from..].iter().chain([&at]).map(|&number| self.name(number)).collect();
         Some(format!(
-            "{inside} packets are stuck: the buffer of each of these waits for room in the next: {}",
-            names.join(" -> ")
+            "{inside} {are} stuck: the buffer of each of these waits for room in the next: \
+             {}",
+            names.join(" -> "),
+            inside = counted(inside, "packet"),
+            are = either(&inside, "is", "are")
         ))
     }
 

@@ -32,7 +32,7 @@ mod planned;
 
 use std::sync::Arc;
 
-use allrail_core::Time;
+use allrail_core::{Time, counted, either};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -156,7 +156,7 @@ impl Composed {
         }
         Err(FabricError::new(
             "fabric.outside",
-            format!("{ports} NPUs"),
+            counted(ports, "NPU"),
             "some have failed: there are fewer than the domains have ports",
             "name what has failed in `failed_nodes` beside `outside`, by the numbers of the whole",
         ))
@@ -236,7 +236,10 @@ impl Composed {
         checks::count("inside.size", size, MAX_DOMAIN)?;
         let cables = domains * line_parts(&self.inside).0;
         if cables > MAX_CABLES {
-            let why = format!("all domains have {cables} cables, above {MAX_CABLES}");
+            let why = format!(
+                "all domains have {cables}, above {MAX_CABLES}",
+                cables = counted(cables, "cable")
+            );
             let hint = "take `kind: switch`, or fewer or smaller domains";
             return Err(FabricError::new("fabric.inside.size", size, why, hint));
         }
@@ -249,7 +252,7 @@ impl Composed {
             return Err(FabricError::new(
                 "fabric.npus_per_port",
                 sharing,
-                format!("a domain has {size} NPUs"),
+                format!("a domain has {size}", size = counted(size, "NPU")),
                 format!("write a divisor of {size}; 1 is a port for each"),
             ));
         }
@@ -263,11 +266,15 @@ impl Composed {
             };
             return Err(FabricError::new(
                 "fabric.outside",
-                format!("a `{}` of {found} NPUs", outside.tag()),
+                format!("a `{}` of {found}", outside.tag(), found = counted(found, "NPU")),
                 format!(
-                    "the parts do not meet: {domains} domains of {size} NPUs have {ports} ports"
+                    "the parts do not meet: {domains} of {size} {have} {ports}",
+                    domains = counted(domains, "domain"),
+                    size = counted(size, "NPU"),
+                    have = either(&size, "has", "have"),
+                    ports = counted(ports, "port")
                 ),
-                format!("{joined} the network outside {ports} NPUs"),
+                format!("{joined} the network outside {ports}", ports = counted(ports, "NPU")),
             ));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What planners see of a composed network: the inside, then what joins domains.
 
-use allrail_core::Bandwidth;
+use allrail_core::{Bandwidth, counted};
 
 use super::{Composed, Ports, SHORT};
 use crate::graph::NodeId;
@@ -60,7 +60,8 @@ impl Composed {
                     Ports::ByRail => "a rail",
                 };
                 return Err(format!(
-                    "the {innermost} ports of {of} are no product of the dimensions outside"
+                    "the {innermost} of {of} are no product of the dimensions outside",
+                    innermost = counted(innermost, "port")
                 ));
             };
             left /= near;

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use allrail_core::counted;
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -76,7 +77,11 @@ impl Mapping {
     pub(crate) fn new(memory: impl AsFd, dials: bool) -> io::Result<Self> {
         let size = u64::try_from(fstat(&memory)?.st_size).unwrap_or(0);
         if size != file() as u64 || !fcntl_get_seals(&memory)?.contains(seals()) {
-            let what = format!("memory of {size} bytes, and not {} that are sealed", file());
+            let what = format!(
+                "memory of {size}, and not {} that are sealed",
+                file(),
+                size = counted(size, "byte")
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let (page, both) = (page_size(), ProtFlags::READ | ProtFlags::WRITE);

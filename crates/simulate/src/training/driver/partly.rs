@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted, either};
 use allrail_workload::{GroupId, NodeId, Pass, StepGraph, Work};
 
 use super::Driver;
@@ -122,7 +122,11 @@ impl Partly {
         };
         let workers = all / ranks;
         if backup >= workers {
-            let why = format!("there are {workers} workers, and a step needs one at least");
+            let why = format!(
+                "there {are} {workers}, and a step needs one at least",
+                workers = counted(workers, "worker"),
+                are = either(&workers, "is", "are")
+            );
             let hint = format!("0 to {}", workers - 1);
             return Err(refused(backup, &why, &hint));
         }

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use allrail_core::Time;
+use allrail_core::{Time, counted};
 use allrail_workload::Purpose;
 use serde::Serialize;
 
@@ -153,7 +153,7 @@ pub fn trace(
     let step = to.saturating_sub(from);
     let named = |merged: &Merged| match (merged.last, merged.first) {
         (Some(earliest), Some(latest)) if merged.nodes > 1 => {
-            format!("{} ... {} ({} nodes)", name(earliest), name(latest), merged.nodes)
+            format!("{} ... {} ({})", name(earliest), name(latest), counted(merged.nodes, "node"))
         }
         (Some(only), _) => name(only),
         _ => String::new(),

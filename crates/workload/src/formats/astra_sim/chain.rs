@@ -240,10 +240,11 @@ impl<'a> Chain<'a> {
         }
         let first = left.first()?;
         Some(format!(
-            "warning: `{}` runs {} of the file's {all} collectives, as in ASTRA-sim; the first that it \
+            "warning: `{}` runs {} of the file's {all}, as in ASTRA-sim; the first that it \
              leaves out is of layer `{first}`",
             self.file.training_loop.name(),
-            all - left.len()
+            all - left.len(),
+            all = counted(all, "collective")
         ))
     }
 

@@ -13,6 +13,8 @@
 //! means that no dimension is the model's. SimAI counts ranks in Megatron's order (tensor fastest,
 //! then data with the experts inside, then pipeline), so that its groups follow from the sizes.
 
+use allrail_core::{counted, either};
+
 use super::{AstraSim, Loop, Options, Over};
 use crate::error::WorkloadError;
 use crate::formats::ranks;
@@ -109,23 +111,43 @@ fn transformer(options: &Options, sizes: &[u32]) -> Result<Involved, WorkloadErr
         (options.model_parallel, options.expert_parallel, options.pipeline_parallel);
     let cut = |field: &str, value: u64, stride: u64, count: u64| {
         ranks::parts(sizes, stride, count).ok_or_else(|| {
-            wrong(field, value, format!("{count} NPUs, {stride} apart, cut no dimension evenly"))
+            wrong(
+                field,
+                value,
+                format!(
+                    "{count}, {stride} apart, cut no dimension evenly",
+                    count = counted(count, "NPU")
+                ),
+            )
         })
     };
     for (field, value) in
         [("model_parallel", model), ("expert_parallel", experts), ("pipeline_parallel", stages)]
     {
         if value == 0 || !npus.is_multiple_of(value) {
-            return Err(wrong(field, value, format!("it does not divide {npus} NPUs")));
+            return Err(wrong(
+                field,
+                value,
+                format!("it does not divide {npus}", npus = counted(npus, "NPU")),
+            ));
         }
     }
     if !npus.is_multiple_of(model * stages) {
-        let why = format!("{model} NPUs a model and {stages} stages do not divide {npus} NPUs");
+        let why = format!(
+            "{model} a model and {stages} do not divide {npus}",
+            model = counted(model, "NPU"),
+            stages = counted(stages, "stage"),
+            npus = counted(npus, "NPU")
+        );
         return Err(wrong("pipeline_parallel", stages, why));
     }
     let replicas = npus / model / stages;
     if !replicas.is_multiple_of(experts) {
-        let why = format!("{replicas} replicas do not make whole groups of {experts}");
+        let why = format!(
+            "{replicas} {does} not make whole groups of {experts}",
+            replicas = counted(replicas, "replica"),
+            does = either(&replicas, "does", "do")
+        );
         return Err(wrong("expert_parallel", experts, why));
     }
     Ok(Involved {

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use allrail_core::{counted, either};
 use serde::Deserialize;
 
 use super::error::TraceError;
@@ -74,7 +75,11 @@ pub(super) fn of(prefix: &Path) -> Result<Files, TraceError> {
         for rank in &alike {
             match seen.get_mut(*rank as usize) {
                 None => {
-                    let why = format!("it has rank {rank}, and there are {ranks} ranks");
+                    let why = format!(
+                        "it has rank {rank}, and there {are} {ranks}",
+                        ranks = counted(ranks, "rank"),
+                        are = either(&ranks, "is", "are")
+                    );
                     return Err(wrong(&place, why));
                 }
                 Some(seen) if *seen => {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allrail_core::{DimensionId, Rank};
+use allrail_core::{DimensionId, Rank, counted, either};
 
 use super::error::TraceError;
 use crate::formats::bounds;
@@ -53,7 +53,11 @@ pub(super) fn read(path: &Path, npus: u32) -> Result<ProcessGroups, TraceError> 
         if let Some(rank) = ranks.last().filter(|rank| **rank >= npus) {
             return Err(wrong(
                 &place,
-                format!("it has rank {rank}, and there are {npus} NPUs"),
+                format!(
+                    "it has rank {rank}, and there {are} {npus}",
+                    npus = counted(npus, "NPU"),
+                    are = either(&npus, "is", "are")
+                ),
                 "its ranks are those of the fabric, counted from 0",
             ));
         }
@@ -78,9 +82,10 @@ pub(super) fn everyone(sizes: &[u32]) -> Vec<Part> {
 pub(super) fn involved(flags: &[u8], sizes: &[u32]) -> Result<Vec<Part>, String> {
     if flags.len() < sizes.len() && flags.contains(&0) {
         return Err(format!(
-            "`involved_dim` has {} entries, and the fabric has {} dimensions",
+            "`involved_dim` has {} {entry}, and the fabric has {}",
             flags.len(),
-            sizes.len()
+            counted(sizes.len(), "dimension"),
+            entry = either(&flags.len(), "entry", "entries")
         ));
     }
     let used = |i: u32| flags.get(i as usize).is_none_or(|flag| *flag != 0);

@@ -12,8 +12,11 @@
 //!
 //! Bytes per rank stay as they are: an all-reduce of gradients has the same size with more replicas.
 
-use super::error::TraceError;
 use std::path::Path;
+
+use allrail_core::{counted, either};
+
+use super::error::TraceError;
 
 /// How a trace is scaled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -45,20 +48,33 @@ impl Scaling {
         let wrong = |why: String, hint: &str| TraceError::new(prefix, "the trace", why, hint);
         if scale.is_none() && ranks != npus {
             return Err(wrong(
-                format!("it has {ranks} ranks, and the fabric {npus} NPUs"),
+                format!(
+                    "it has {ranks}, and the fabric {npus}",
+                    ranks = counted(ranks, "rank"),
+                    npus = counted(npus, "NPU")
+                ),
                 "use a fabric of as many NPUs, or `scale: {}` to repeat the trace over it",
             ));
         }
         let at = scale.and_then(|scale| scale.at).unwrap_or(ranks);
         if at == 0 || !ranks.is_multiple_of(at) {
             return Err(wrong(
-                format!("its {ranks} ranks are no blocks of {at}"),
+                format!(
+                    "its {ranks} {are} no blocks of {at}",
+                    ranks = counted(ranks, "rank"),
+                    are = either(&ranks, "is", "are")
+                ),
                 "take a divisor of the ranks for `at`",
             ));
         }
         if !npus.is_multiple_of(ranks) {
             return Err(wrong(
-                format!("its {ranks} ranks do not divide {npus} NPUs"),
+                format!(
+                    "its {ranks} {does} not divide {npus}",
+                    ranks = counted(ranks, "rank"),
+                    does = either(&ranks, "does", "do"),
+                    npus = counted(npus, "NPU")
+                ),
                 "scale it to a multiple of its ranks",
             ));
         }

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use allrail_core::{counted, either};
 use prost::encoding::{WireType, decode_key, decode_varint, skip_field};
 
 use super::error::TraceError;
@@ -73,7 +74,10 @@ impl Messages {
         let length = match decode_varint(&mut rest) {
             Ok(length) if length <= LONGEST => length,
             Ok(length) => {
-                return Err(self.wrong(format!("a message of {length} bytes is announced")));
+                return Err(self.wrong(format!(
+                    "a message of {length} is announced",
+                    length = counted(length, "byte")
+                )));
             }
             Err(_) if before < 10 => return Err(self.truncated("within the length of a message")),
             Err(error) => return Err(self.wrong(format!("a length is unreadable: {error}"))),
@@ -85,9 +89,11 @@ impl Messages {
         }
         if self.end - self.start < whole {
             let there = self.end - self.start - head;
-            return Err(
-                self.truncated(&format!("within a message: {there} of {length} bytes are there"))
-            );
+            return Err(self.truncated(&format!(
+                "within a message: {there} of {length} {are} there",
+                length = counted(length, "byte"),
+                are = either(&length, "is", "are")
+            )));
         }
         let from = self.start + head;
         self.start += whole;

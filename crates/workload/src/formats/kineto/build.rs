@@ -100,9 +100,10 @@ pub(super) fn build(
     let groupless: u64 = traces.iter().map(|trace| trace.groupless).sum();
     if groupless > 0 && world > 1 {
         notes.push(format!(
-            "{} {} process group: taken over all {world} ranks",
+            "{} {} process group: taken over all {world}",
             counted(groupless, "communication"),
             either(&groupless, "does not say its", "do not say their"),
+            world = counted(world, "rank")
         ));
     }
     notes.extend(unevenness(&met, alike));
@@ -184,7 +185,10 @@ fn warnings(account: &Account, world: u32) -> Vec<String> {
         ));
     }
     if world > 1 && understood.count + measured.count == 0 {
-        warnings.push(format!("there is no communication in it, though the job has {world} ranks"));
+        warnings.push(format!(
+            "there is no communication in it, though the job has {world}",
+            world = counted(world, "rank")
+        ));
     }
     warnings
 }

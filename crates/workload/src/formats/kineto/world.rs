@@ -4,8 +4,9 @@
 //! of an all-to-all, how many times as large the result of a gather is. Several traces without a word of it
 //! are of as many ranks. One that communicates and says nothing is asked about: `npus`.
 
-use allrail_core::counted;
 use std::path::{Path, PathBuf};
+
+use allrail_core::counted;
 
 use super::events::Events;
 use super::said::{MOST_RANKS, Said, Whom};
@@ -33,7 +34,7 @@ pub(super) fn world(traces: &[(PathBuf, Events)], npus: Option<u32>) -> Result<u
     let wrong =
         |why: String| WorkloadError::new("file", given, why, "give one trace, or one of each rank");
     if world > MOST_RANKS {
-        return Err(wrong(format!("its groups name {world} ranks")));
+        return Err(wrong(format!("its groups name {world}", world = counted(world, "rank"))));
     }
     if let Some(npus) = npus {
         return said(npus, world, told, given);
@@ -67,7 +68,7 @@ fn said(npus: u32, world: u32, told: Option<u32>, given: u32) -> Result<u32, Wor
             "leave it out; to repeat what was imported over more, import its `.0.et` with `--npus`",
         ),
         _ if npus < world => wrong(
-            format!("the trace's process groups have {world} ranks"),
+            format!("the trace's process groups have {world}", world = counted(world, "rank")),
             "say how many ranks the job had",
         ),
         _ if given > 1 && given != npus => {

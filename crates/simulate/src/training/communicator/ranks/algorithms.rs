@@ -11,7 +11,7 @@ use allrail_collective::grid::{GridAllReduce, hamiltonian};
 use allrail_collective::in_network::{self, Around, SumTree};
 use allrail_collective::steps::Sized as SizedProgram;
 use allrail_collective::{Operation, Program, Steps, algorithm};
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_workload::Group;
 
@@ -100,7 +100,10 @@ fn shape(algorithms: &Algorithms, group: &Group, ranks: u32) -> Result<[u32; 2],
             return Err(SimulateError::Field {
                 field: format!("messages.algorithms.shapes.{}", group.name),
                 value: format!("[{rows}, {columns}]"),
-                why: format!("its product is not the {ranks} ranks of a process group"),
+                why: format!(
+                    "its product is not the {ranks} of a process group",
+                    ranks = counted(ranks, "rank")
+                ),
                 hint: "give rows and columns whose product is".to_owned(),
             });
         }

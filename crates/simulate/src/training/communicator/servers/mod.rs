@@ -14,7 +14,7 @@ pub mod workers;
 
 use allrail_collective::model::{DimensionSet, topology_aware};
 use allrail_collective::{Operation, StageModel, algorithm};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time, counted, either};
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, Exchange, Leg, PartitionPlacement, TensorParameters};
 use allrail_workload::{Group, Part, StepGraph, Work};
@@ -163,7 +163,11 @@ impl Of {
             return Err(field(
                 "schedule.tensor.servers.count".to_owned(),
                 count,
-                format!("only {workers} machines have one"),
+                format!(
+                    "only {workers} {have} one",
+                    workers = counted(workers, "machine"),
+                    have = either(&workers, "has", "have")
+                ),
                 "lower it, or add `colocated: false`",
             ));
         }
@@ -250,7 +254,10 @@ impl Of {
         let all = each * 2 * u128::from(machines.workers);
         if all > MOST_MESSAGES {
             return Err(refused(
-                &format!("an iteration has {all} messages, and at most 50,000,000 are simulated"),
+                &format!(
+                    "an iteration has {all}, and at most 50,000,000 are simulated",
+                    all = counted(all, "message")
+                ),
                 "make `partition` or `servers.big_array` larger, or take fewer servers",
             ));
         }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 use serde::Deserialize;
 
 use super::error::TraceError;
@@ -117,7 +117,7 @@ fn read(prefix: &Path, members: usize) -> Result<Vec<Rank>, TraceError> {
         return Err(TraceError::new(
             prefix,
             "the collective",
-            format!("it has the files of {} ranks, and {members} run it", named.len()),
+            format!("it has the files of {}, and {members} run it", counted(named.len(), "rank")),
             "write one file for every rank of the group, counted from 0",
         ));
     }

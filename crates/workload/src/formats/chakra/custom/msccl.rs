@@ -7,7 +7,7 @@ use std::path::Path;
 
 use allrail_collective::Operation;
 use allrail_collective::msccl::{self, File, Gpu, Kind, Wrong};
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, Time, counted};
 
 use super::super::error::TraceError;
 use super::{Does, Message, Node, Rank};
@@ -33,7 +33,8 @@ pub(super) fn load(
         return Err(wrong(why, "name it under its own kind".to_owned()));
     }
     if program.gpus.len() != members {
-        let why = format!("it is for {} ranks, and {members} run it", program.gpus.len());
+        let why =
+            format!("it is for {}, and {members} run it", counted(program.gpus.len(), "rank"));
         let hint = "MSCCL's programs are for one number of ranks; take one for yours".to_owned();
         return Err(wrong(why, hint));
     }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, counted};
 
 use super::super::error::TraceError;
 use super::{Does, Message, Rank};
@@ -250,8 +250,10 @@ fn enough(ranks: &[Rank], operation: Operation, bytes: Bytes) -> Result<(), Trac
     // Blocks that do not divide are rounded down by who writes them, a byte a message.
     if sum + messages < in_all || fewest + count < of_a_rank {
         let why = format!(
-            "an {operation} of {buffer} B over {many} ranks takes {in_all} B in messages, {of_a_rank} B \
-             to each rank at least; these carry {sum} B in all, {fewest} B of them to rank {rank}"
+            "an {operation} of {buffer} B over {many} takes {in_all} B in messages, \
+             {of_a_rank} B to each rank at least; these carry {sum} B in all, {fewest} B of \
+             them to rank {rank}",
+            many = counted(many, "rank")
         );
         return Err(last_of(ranks, rank, why));
     }
