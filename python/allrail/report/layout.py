@@ -269,6 +269,8 @@ def _layers(_keys: dict[str, Any], drawn: Drawn) -> Layout:
         wide = max(x, 1.6 * (len(mine) - 1))
         ideal = [middle[node] for node in mine]
         crowded = any(b - a < 1.2 for a, b in pairwise(ideal))
+        # Switches that all reach everywhere would bunch in the middle.
+        crowded |= ideal[-1] - ideal[0] < 0.5 * wide * (1 - 1 / len(mine))
         high = height * rise if not inside else (height - 0.5) * rise
         for index, node in enumerate(mine):
             even = x / 2 + wide * ((index + 0.5) / len(mine) - 0.5)
