@@ -4,7 +4,6 @@
 //! fabric's dimensions when a scenario reads them.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -67,13 +66,7 @@ pub struct Report {
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
     let Read { graph, npus, kept, measured, measured_us, timed, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
-    let written = chakra::write(
-        &graph,
-        &[npus],
-        (&request.folder, &request.name),
-        Ranks::All,
-        &mut |_, _| ControlFlow::Continue(()),
-    )?;
+    let written = chakra::write(&graph, &[npus], (&request.folder, &request.name), Ranks::All)?;
     Ok(Report {
         npus,
         actors: graph.actors().len() as u64,

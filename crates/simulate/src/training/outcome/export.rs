@@ -21,6 +21,6 @@ pub fn export(
 ) -> Result<Summary, SimulateError> {
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
     let built = graph_of(&scenario.timed_workload()?, &sizes)?;
-    let written = chakra::write(&built.graph, &sizes, named, whose, observer);
+    let written = chakra::write::write_watched(&built.graph, &sizes, named, whose, observer);
     Ok(written.map_err(allrail_workload::WorkloadError::from)?)
 }

@@ -47,8 +47,21 @@ pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 /// sizes.
 ///
 /// # Errors
-/// The name is a path; a file cannot be written; it was interrupted; a message to a rank that the fabric does not have.
+/// The name is a path; a file cannot be written; a message to a rank that the fabric does not have.
 pub fn write(
+    graph: &StepGraph,
+    sizes: &[u32],
+    named: (&Path, &str),
+    whose: Ranks,
+) -> Result<Summary, TraceError> {
+    write_watched(graph, sizes, named, whose, &mut |_, _| ControlFlow::Continue(()))
+}
+
+/// [`write`], which tells how far it is.
+///
+/// # Errors
+/// As [`write`]; it was interrupted.
+pub fn write_watched(
     graph: &StepGraph,
     sizes: &[u32],
     (folder, name): (&Path, &str),

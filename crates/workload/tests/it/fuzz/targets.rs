@@ -1,7 +1,6 @@
 //! What is fuzzed. An input is one file; where a reader takes several, they are cut at [`NEXT`].
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use allrail_workload::formats::{self, astra_sim, chakra, kineto};
@@ -70,13 +69,7 @@ fn trace(folder: &Path, input: &[u8]) -> Ended {
     let _ = fs::remove_file(folder.join("trace.1.et"));
     let read = read?;
     if read.nodes < 256 {
-        chakra::write(
-            &read.graph,
-            &sizes,
-            (&folder.join("again"), "trace"),
-            chakra::Ranks::All,
-            &mut |_, _| ControlFlow::Continue(()),
-        )?;
+        chakra::write(&read.graph, &sizes, (&folder.join("again"), "trace"), chakra::Ranks::All)?;
     }
     Ok(shape(&read.graph))
 }
