@@ -22,6 +22,7 @@ NOUNS = (
 COUNT = re.compile(rf"(?<!\{{)\{{(\w*)\}} ({NOUNS.replace(' ', '|')})\b")
 ALLOWED = {
     ("astra_sim/groups.rs", "{} NPUs"),
+    ("grid/hamiltonian.rs", "{columns} NPUs"),
     ("parallelism/plan.rs", "{} layers"),
     ("runtime/src/settings.rs", "{sizes} ranks"),
 }
