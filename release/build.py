@@ -87,7 +87,7 @@ def build(out: Path) -> Built:
     unpacked = out.parent / "sdist"
     shutil.rmtree(unpacked, ignore_errors=True)
     tree = unpack(sdist, unpacked)
-    maturin("build", "--release", "--locked", *linked, "--out", out.resolve(), cwd=tree)
+    maturin("build", "--profile", "wheel", "--locked", *linked, "--out", out.resolve(), cwd=tree)
     [wheel] = out.glob("*.whl")
     return Built(sdist, wheel)
 
