@@ -155,7 +155,8 @@ class TestCompare:
             "baseline",
             "themis",
             "search",
-            "#",
+            "#",  # the network model
+            "#",  # what is known of the error
         ]
         assert lines[1].split()[3] == "1.000"
 

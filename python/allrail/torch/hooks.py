@@ -39,7 +39,9 @@ class Hook:
         before the compiled function began. And a graph that is cut there is an error of torch's.
         """
         if torch.compiler.is_compiling():
-            if torch._C._functorch.peek_interpreter_stack() is None:
+            # Not `is None`: what the compiler has in its place never is.
+            transform = torch._C._functorch.peek_interpreter_stack()
+            if not isinstance(transform, torch._C._functorch.CInterpreter):
                 self._compiled(*args)
         elif self._idle is None or not self._idle(args[0]):
             self._function(*args)

@@ -184,7 +184,7 @@ fn an_observer_can_break_a_run_off() {
     let outcome =
         allrail_simulate::collectives::simulate(&scenario, None, false, &mut |done, total| {
             calls += 1;
-            assert!(done <= total && total == 8 * 64);
+            assert!(done <= total && total > 0);
             ControlFlow::Break(())
         });
     assert!(matches!(outcome, Err(SimulateError::Interrupted)), "{outcome:?}");
