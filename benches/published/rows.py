@@ -123,11 +123,11 @@ def _stand_ins() -> ExitStack:
 
     places: dict[str, Any] = {
         "allrail.api.simulate": simulated,
-        "allrail.api.simulate_many": lambda trees, **__: [collective for _ in trees],
+        "allrail.api.simulate_many": lambda trees, **_: [collective for _ in trees],
     }
     many = "simulate_many"
     for module in ("themis_workloads", "bytescheduler.work"):
-        places[f"allrail.reproduce.{module}.{many}"] = lambda trees: [training for _ in trees]
+        places[f"allrail.reproduce.{module}.{many}"] = lambda trees, **_: [training for _ in trees]
     places["allrail.reproduce.themis_workloads.passes.simulate"] = lambda *_, **__: training
     for name in ("nominal_plan", "plan_for"):
         places[f"allrail.reproduce.themis.{name}"] = lambda *_, **__: _Plan()

@@ -298,6 +298,8 @@ def test_mistakes_are_one_message(folder, allrail_cli, name):
     del tree["workload"]
     tree["collective"] = {"kind": "all_reduce", "size": "1 MiB"}
     (folder / "plain.yaml").write_text(yaml.safe_dump(tree))
+    for empty in ("a.json", "b.txt"):
+        (folder / empty).touch()
     arguments, told = BAD[name]
     outcome = allrail_cli(*arguments)
     assert outcome.status == 2, outcome
