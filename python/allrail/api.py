@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from allrail import _core
 from allrail.arguments import checked
@@ -113,11 +113,8 @@ def simulate_many(
     Raises:
         InputError: Something is wrong in one of them; its `index` says in which.
     """
-    return [
-        one
-        for one in run_many(scenarios, threads=threads, progress=progress)
-        if isinstance(one, Result)
-    ]
+    # Without `keep_errors` the first mistake is raised.
+    return cast("list[Result]", run_many(scenarios, threads=threads, progress=progress))
 
 
 @checked

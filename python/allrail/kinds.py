@@ -29,10 +29,11 @@ NAMES: Mapping[Kind, str] = {
 }
 """As sentences have them."""
 HINTS: Mapping[Kind, str] = {
-    "collective": "name them under `collective`; `allrail simulate` takes what it has",
-    "workload": "say what is trained under `workload`; `allrail simulate` takes what it has",
-    "traffic": "say what is sent under `traffic`; `allrail simulate` takes what it has",
+    "collective": "name them under `collective`",
+    "workload": "say what is trained under `workload`",
+    "traffic": "say what is sent under `traffic`",
 }
+"""How to have it."""
 DEFAULT_POLICIES = ("baseline", "themis", "search")
 
 
@@ -79,7 +80,7 @@ def needs(kind: Kind, scenario: Scenario) -> Scenario:
     raise at_place(
         InputError(
             f"the scenario has {NAMES[has]}, and {NAMES[kind]} {verb} needed here",
-            hint=HINTS[kind],
+            hint=f"{HINTS[kind]}; `allrail simulate` takes what it has",
             field=has,
             value=jobs[has],
         ),

@@ -48,7 +48,7 @@ pub(crate) fn agreed_starts(
         }
         let ranks = u32::try_from(together).map_err(|_| {
             let why = "more than 4 billion ranks are too many to talk";
-            field("schedule.coordination".to_owned(), together, why, "leave it out")
+            field("schedule.coordination", together, why, "leave it out")
         })?;
         members.sort_by_key(|index| starts[*index]);
         let ask = |index: &usize| (scenario.job[*index].kind, scenario.job[*index].size);

@@ -292,7 +292,7 @@ impl CollectiveScenario {
         }
         if let Some(tensor) = &self.schedule.tensor {
             return Err(field(
-                "schedule.tensor".to_owned(),
+                "schedule.tensor",
                 &tensor.policy,
                 "collectives have no tensors",
                 "leave it out, or train a `workload`",
@@ -301,7 +301,7 @@ impl CollectiveScenario {
         agreed_starts::read(self.schedule.coordination.as_ref())?;
         if let Some(paths) = self.messages.paths.filter(|_| self.world != WorldKind::Flows) {
             return Err(field(
-                "messages.paths".to_owned(),
+                "messages.paths",
                 tag(&paths),
                 "only `flows` splits messages over paths",
                 "use `world: flows`, or leave it out",

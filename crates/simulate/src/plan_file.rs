@@ -34,7 +34,7 @@ impl PlanFile {
             .map_err(|error| SimulateError::Form(format!("the plan is malformed: {error}")))?;
         if file.schema_version != 1 {
             return Err(field(
-                "plan.schema_version".to_owned(),
+                "plan.schema_version",
                 file.schema_version,
                 "this version reads 1",
                 "make the plan anew with `allrail plan`",
@@ -45,7 +45,7 @@ impl PlanFile {
             if !WORLDS.iter().any(|(_, tag, _)| *tag == plan.order_made_in) {
                 let known: Vec<&str> = WORLDS.iter().map(|(_, tag, _)| *tag).collect();
                 return Err(field(
-                    "plan.order_made_in".to_owned(),
+                    "plan.order_made_in",
                     &plan.order_made_in,
                     "it is not a world",
                     format!("it is one of {}", known.join(", ")),
@@ -83,7 +83,7 @@ impl PlanFile {
         const HINT: &str = "make the plan anew with `allrail plan`";
         if self.plans.len() != scenario.job.len() {
             return Err(field(
-                "plan".to_owned(),
+                "plan",
                 counted(self.plans.len(), "collective"),
                 format!("the scenario has {}", scenario.job.len()),
                 HINT,

@@ -8,8 +8,8 @@ use allrail_workload::spec::{Model, Workload};
 use allrail_workload::steps::Steps;
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::SimulateError;
@@ -20,7 +20,7 @@ use crate::scenario::{
 use crate::training::part;
 
 /// The keys of a scenario's file.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Scenario")]
 pub(crate) struct Form {

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
     from allrail.formats.astra_sim.printed import Printed
     from allrail.result import CollectivesResult
-    from allrail.training_result import TrainingResult
 
 TABLE = "astra_sim.csv"
 """The file of ASTRA-sim's columns in a folder of results."""
@@ -251,22 +250,21 @@ def _simulate(case: AstraCase, progress: Any, out: Path | None) -> dict[str, Any
     """Simulate a case, and write its results where a folder is named."""
     from allrail import api
     from allrail.cli import folders
-    from allrail.results.write import write_results
     from allrail.scenario import load_scenario
+    from allrail.training_result import TrainingResult
 
     scenario = load_scenario(case.scenario)
-    if scenario.workload is not None:
-        told = api.simulate(scenario, progress=progress, timeline=out is not None)
-        step = cast("TrainingResult", told)
-        if out is not None:
-            from allrail.results.training import write_training
+    result = api.simulate(scenario, progress=progress, timeline=out is not None)
+    if out is None:
+        return result.to_dict()
+    from allrail.results.training import write_training
+    from allrail.results.write import write_results
 
-            folders.tell_replaced(out)
-            write_training(out, results={case.name: step}, scenarios={case.name: scenario})
-        return step.to_dict()
-    told = api.simulate(scenario, progress=progress, timeline=out is not None)
-    result = cast("CollectivesResult", told)
-    if out is not None:
-        folders.tell_replaced(out)
-        write_results(out, results={result.policy: result}, scenarios={result.policy: scenario})
+    folders.tell_replaced(out)
+    if isinstance(result, TrainingResult):
+        write_training(out, results={case.name: result}, scenarios={case.name: scenario})
+    else:
+        collectives = cast("CollectivesResult", result)
+        name = collectives.policy
+        write_results(out, results={name: collectives}, scenarios={name: scenario})
     return result.to_dict()

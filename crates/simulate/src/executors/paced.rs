@@ -28,7 +28,7 @@ pub(crate) fn check(fabric: &Fabric, world: WorldKind) -> Result<(), SimulateErr
     match fabric.window {
         Some(window) if world == WorldKind::Dims && fabric.dimensions.iter().any(shared) => {
             Err(field(
-                "fabric.window".to_owned(),
+                "fabric.window",
                 window,
                 "in `dims` a stage on shared links is one transfer, not messages",
                 "leave it out, or use `world: links`",

@@ -46,7 +46,7 @@ pub(crate) fn check(send_ahead: Bytes, world: WorldKind) -> Result<(), SimulateE
         world.tag()
     );
     let hint = format!("leave it out, or use {}", having.join(" or "));
-    Err(field("schedule.send_ahead".to_owned(), send_ahead, &why, &hint))
+    Err(field("schedule.send_ahead", send_ahead, &why, &hint))
 }
 
 /// A stage that a link has, or will have, to send.

@@ -49,7 +49,7 @@ impl Topology {
     pub fn product(&self) -> Result<Fabric, SimulateError> {
         let dimensions = self.0.dimensions().map_err(|why| {
             let hint = "scenarios run on it, counted over its cables; here, take one that is";
-            field("fabric.topology".to_owned(), self.0.tag(), &why, hint)
+            field("fabric.topology", self.0.tag(), &why, hint)
         })?;
         Ok(self.named(dimensions))
     }

@@ -93,7 +93,7 @@ fn same_cuts(
     let Some(tensor) = differs else { return Ok(()) };
     let why = format!("it cuts `{}` otherwise for another worker", names[tensor]);
     let hint = "the same tasks must be cut alike: draw with a fixed seed, read no clock";
-    Err(field("schedule.tensor.policy".to_owned(), policy, &why, hint))
+    Err(field("schedule.tensor.policy", policy, &why, hint))
 }
 
 /// The schedulers of a step.

@@ -113,7 +113,7 @@ fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
         why.push_str(", of which rings are not cut");
     }
     let hint = "give the fabric the dimensions that the job has";
-    field("workload.parallelism.dp".to_owned(), degrees(scenario), &why, hint)
+    field("workload.parallelism.dp", degrees(scenario), &why, hint)
 }
 
 fn degrees(scenario: &TrainingScenario) -> String {
@@ -178,7 +178,7 @@ pub(crate) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, Sim
     let graph = topology.0.simulated()?;
     let planes = topology.0.counts().planes;
     let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
-        field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
+        field("fabric", topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
     })?;
     let dimension = |size: &u32| Dimension::new(Kind::Switch, *size, 1, bandwidth, Time::ZERO);
     let dimensions = sizes.iter().map(dimension).collect();

@@ -157,7 +157,7 @@ pub fn run(
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
     if ServerCommunicator::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
         return Err(field(
-            "schedule.tensor.exchange".to_owned(),
+            "schedule.tensor.exchange",
             "parameter_server",
             "parameter servers run in `dims`",
             "write `world: dims`, or leave it out for all-reduces",
@@ -201,7 +201,7 @@ pub fn run(
                 && parameters.servers.as_ref().is_some_and(|servers| !servers.synchronous);
             if apart && scenario.schedule.coordination.is_some() {
                 return Err(field(
-                    "schedule.coordination".to_owned(),
+                    "schedule.coordination",
                     "given",
                     "ranks that do not wait for each other agree on nothing",
                     "leave it out, or `servers: {synchronous: true}`",

@@ -40,7 +40,7 @@ impl TrainingScenario {
         const MOST: u32 = 10_000;
         if self.job.workload.iterations == 0 || self.job.workload.iterations > MOST {
             return Err(field(
-                "workload.iterations".to_owned(),
+                "workload.iterations",
                 self.job.workload.iterations,
                 "1 to 10,000 iterations are run",
                 "4 are enough for a steady state; the first is not measured",
@@ -49,15 +49,14 @@ impl TrainingScenario {
         const MOST_LATE: u32 = 64;
         if self.job.workload.lag > MOST_LATE {
             return Err(field(
-                "workload.lag".to_owned(),
+                "workload.lag",
                 self.job.workload.lag,
                 "gradients are applied up to 64 iterations later",
                 "0 to 64",
             ));
         }
         if let Some(updates) = self.job.workload.updates {
-            let refuse =
-                |why, hint| Err(field("workload.updates".to_owned(), tag(&updates), why, hint));
+            let refuse = |why, hint| Err(field("workload.updates", tag(&updates), why, hint));
             if !self.job.workload.model.is_laid_out() {
                 return refuse("the model says its own updates", "leave it out");
             }
@@ -68,7 +67,7 @@ impl TrainingScenario {
         }
         if !(0.0..=100.0).contains(&self.job.workload.exchange_slowdown) {
             return Err(field(
-                "workload.exchange_slowdown".to_owned(),
+                "workload.exchange_slowdown",
                 self.job.workload.exchange_slowdown,
                 "computing takes 0 to 100 times longer",
                 "0 is no slowdown, 0.2 a fifth longer",
@@ -78,7 +77,7 @@ impl TrainingScenario {
             && dimension.index() >= self.fabric.dimensions.len()
         {
             return Err(field(
-                "what_if.double".to_owned(),
+                "what_if.double",
                 dimension.0,
                 "the fabric has no such dimension",
                 "dimensions are counted from 0, innermost first",
@@ -91,7 +90,7 @@ impl TrainingScenario {
         if ServerCommunicator::asked(&self.tensor()) && self.schedule.send_ahead > Bytes::default()
         {
             return Err(field(
-                "schedule.send_ahead".to_owned(),
+                "schedule.send_ahead",
                 self.schedule.send_ahead,
                 "parameter servers have links of their own, which choose when they have sent all",
                 "leave it out; with `servers: {in_order: true}` all waits in order there",
@@ -101,7 +100,7 @@ impl TrainingScenario {
         let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {
             return Err(field(
-                "world".to_owned(),
+                "world",
                 self.world.tag(),
                 "steps have dimensions of their own, which a topology's need not be",
                 "use `world: flows`",
@@ -109,7 +108,7 @@ impl TrainingScenario {
         }
         if self.topology.is_none() && self.job.placement != Placement::InOrder {
             return Err(field(
-                "placement".to_owned(),
+                "placement",
                 tag(&self.job.placement),
                 "only the NPUs of a `topology` can be chosen",
                 "leave it out",
@@ -123,7 +122,7 @@ impl TrainingScenario {
         let backup = self.tensor().backup_workers;
         let refuse = |why: &str, key: &str| {
             let hint = format!("leave it out, or `{key}`");
-            Err(field("schedule.tensor.backup_workers".to_owned(), backup, why, &hint))
+            Err(field("schedule.tensor.backup_workers", backup, why, &hint))
         };
         let policy = |tree: &Value| tree.get("policy").and_then(Value::as_str) != Some("none");
         match (&self.job.workload, self.schedule.coordination.as_ref().filter(|tree| policy(tree)))

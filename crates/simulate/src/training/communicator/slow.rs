@@ -82,7 +82,7 @@ pub fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateErr
         return Ok(());
     };
     Err(field(
-        "workload.slow_links.factor".to_owned(),
+        "workload.slow_links.factor",
         drawn.factor(),
         format!("{} is a network without dimensions, whose links are cables", id.name()),
         "use `world: flows` or `packets`, where cables are slow",
@@ -103,7 +103,7 @@ pub fn check(drawn: &SlowLinks, fabric: &Fabric, graph: &StepGraph) -> Result<()
         let slow = drawn.bandwidth(kinds::of(dimension.kind).link_bandwidth(dimension));
         if slow.time_for(most).is_none_or(|time| time > LONGEST) {
             return Err(field(
-                "workload.slow_links.factor".to_owned(),
+                "workload.slow_links.factor",
                 drawn.factor(),
                 format!("{most} on a slow link take longer than 53 days"),
                 "raise it, or the bandwidths",

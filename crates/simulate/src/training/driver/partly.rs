@@ -64,7 +64,7 @@ pub(super) struct Partly {
 }
 
 fn refused(backup: u32, why: &str, hint: &str) -> SimulateError {
-    field("schedule.tensor.backup_workers".to_owned(), backup, why, hint)
+    field("schedule.tensor.backup_workers", backup, why, hint)
 }
 
 impl Partly {

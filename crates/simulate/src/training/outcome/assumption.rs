@@ -25,8 +25,7 @@ pub(crate) fn apply(
 ) -> Result<Idealisation, SimulateError> {
     let graph = scenario.world.has_every_link();
     let steps = matches!(scenario.job.workload.model, Model::Steps(_));
-    let refuse =
-        |what: &str, why: &str, hint: &str| Err(field("what_if".to_owned(), what, why, hint));
+    let refuse = |what: &str, why: &str, hint: &str| Err(field("what_if", what, why, hint));
     match scenario.job.what_if {
         Some(WhatIf::Double(dimension)) if graph => refuse(
             &format!("{}_x2", dimension.name()),

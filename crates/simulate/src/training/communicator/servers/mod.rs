@@ -62,7 +62,7 @@ pub struct ServerCommunicator<'a> {
 }
 
 fn refused(why: &str, hint: &str) -> SimulateError {
-    field("schedule.tensor.exchange".to_owned(), "parameter_server", why, hint)
+    field("schedule.tensor.exchange", "parameter_server", why, hint)
 }
 
 impl<'a> ServerCommunicator<'a> {
@@ -82,7 +82,7 @@ impl<'a> ServerCommunicator<'a> {
     ) -> Result<Self, SimulateError> {
         if network.is_ideal() {
             return Err(field(
-                "what_if".to_owned(),
+                "what_if",
                 "ideal",
                 "it is said of collectives, and these gradients go over servers",
                 "ask for `infinite_bandwidth`",
@@ -161,7 +161,7 @@ impl Of {
         };
         if hosted > workers {
             return Err(field(
-                "schedule.tensor.servers.count".to_owned(),
+                "schedule.tensor.servers.count",
                 count,
                 format!(
                     "only {workers} {have} one",
@@ -237,7 +237,7 @@ impl Of {
         let all = sizes.iter().map(|bytes| u128::from(bytes.count())).sum();
         machines.within_the_clock(all).ok_or_else(|| {
             field(
-                "workload".to_owned(),
+                "workload",
                 "",
                 "an exchange of all gradients takes longer than 53 days of simulated time",
                 "make the bandwidths larger or the model smaller",
