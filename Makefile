@@ -66,7 +66,7 @@ $(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 	fi
 	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked --profile $(PROFILE)" \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --editable .
+	  --no-deps --no-build-isolation --editable . --editable reproduce
 	@touch $@
 
 .PHONY: build

@@ -68,7 +68,7 @@ def commands() -> None:
 def core() -> None:
     """One simulation in `dims`, planning and wall time as the core measures them."""
     import allrail
-    from allrail.reproduce.grid import PLATFORMS
+    from allrail_reproduce.grid import PLATFORMS
 
     for name in PLATFORMS:
         tree = scenario(name)

@@ -33,7 +33,6 @@ from allrail.formats.astra_sim import read_case
 from allrail.manifest import NAME, Manifest
 from allrail.plans import Plan
 from allrail.report.saved import saved_page
-from allrail.reproduce.astra_sim import FOLDER
 from allrail.runtime import record
 from allrail.runtime.report import report_of
 from allrail.runtime.trace import trace_gzip
@@ -41,6 +40,7 @@ from allrail.scenario import load_scenario
 from allrail.sweeps.journal import Journal
 from allrail.sweeps.study import load_study
 from allrail.sweeps.table import frame
+from allrail_reproduce.astra_sim import FOLDER
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 4096

@@ -3,7 +3,7 @@
     file:
       heading (or its beginning):
         - {numbers: 97 125, rows: "bytescheduler: VGG16, MXNet, PS, RDMA, *"}
-        - {numbers: 64 16, input: python/allrail/reproduce/grid.py}
+        - {numbers: 64 16, input: reproduce/allrail_reproduce/grid.py}
         - {rest: 12, other: measured by the folder's own prototype}
 
 In JSON entries have `path`, with `*` for any key and `**` for any rest; the first that fits counts.

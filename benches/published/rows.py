@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from allrail.reproduce.rows import Reproduction
+from allrail_reproduce.rows import Reproduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def of_cases(reference: Path) -> dict[str, Claim]:
     Args:
         reference: The folder with `astra-sim`.
     """
-    from allrail.reproduce import astra_sim
+    from allrail_reproduce import astra_sim
 
     with _stand_ins():
         return _claims("astra-sim", astra_sim.run(reference=reference / "astra-sim"))
@@ -88,7 +88,7 @@ def _claim(low: float | None, high: float | None, row: Mapping[str, Any]) -> Cla
 
 
 def _publications() -> Iterator[tuple[str, Reproduction]]:
-    from allrail.reproduce import (
+    from allrail_reproduce import (
         astra_sim,
         bytescheduler,
         hammingmesh,
@@ -96,8 +96,8 @@ def _publications() -> Iterator[tuple[str, Reproduction]]:
         themis,
         themis_workloads,
     )
-    from allrail.reproduce.grid import CELLS
-    from allrail.reproduce.hammingmesh import workloads
+    from allrail_reproduce.grid import CELLS
+    from allrail_reproduce.hammingmesh import workloads
 
     with _stand_ins():
         yield "themis", themis.run(seeds=1, links=CELLS[:1], cache=False)
@@ -127,11 +127,11 @@ def _stand_ins() -> ExitStack:
     }
     many = "simulate_many"
     for module in ("themis_workloads", "bytescheduler.work"):
-        places[f"allrail.reproduce.{module}.{many}"] = lambda trees, **_: [training for _ in trees]
-    places["allrail.reproduce.themis_workloads.passes.simulate"] = lambda *_, **__: training
+        places[f"allrail_reproduce.{module}.{many}"] = lambda trees, **_: [training for _ in trees]
+    places["allrail_reproduce.themis_workloads.passes.simulate"] = lambda *_, **__: training
     for name in ("nominal_plan", "plan_for"):
-        places[f"allrail.reproduce.themis.{name}"] = lambda *_, **__: _Plan()
-    places["allrail.reproduce.themis.run_plan"] = lambda *_, **__: collective
+        places[f"allrail_reproduce.themis.{name}"] = lambda *_, **__: _Plan()
+    places["allrail_reproduce.themis.run_plan"] = lambda *_, **__: collective
     stack = ExitStack()
     for name, instead in places.items():
         stack.enter_context(patch(name, instead))

@@ -8,10 +8,12 @@ replaced whole; one that cannot be read, or that the core refuses, counts as abs
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -145,6 +147,13 @@ def cache_folder() -> Path:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "allrail"
+
+
+@cache
+def core() -> str:
+    """Return what tells one build of the core from every other."""
+    compiled = Path(str(_core.__file__)).read_bytes()
+    return f"{_core.version()} {hashlib.sha256(compiled).hexdigest()[:16]}"
 
 
 def _read(path: Path, scenario: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allrail.reproduce.astra_sim import FOLDER
+from allrail_reproduce.astra_sim import FOLDER
 
 NETWORK, SYSTEM, WORKLOAD = "3d_switch.json", "3d_switch_baseline.txt", "all_reduce.txt"
 IMPLEMENTATIONS = "all-reduce-implementation: halvingDoubling_halvingDoubling_halvingDoubling"

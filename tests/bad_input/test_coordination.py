@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from allrail import _core
-from allrail.reproduce.horovod import RESNET, request
+from allrail_reproduce.horovod import RESNET, request
 
 COORDINATIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"policy": "cahced"}, "policy", "not a coordination"),

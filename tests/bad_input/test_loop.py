@@ -183,7 +183,7 @@ def test_ctrl_c_in_the_midst_of_it(typed, files, allrail_cli, monkeypatch):
         raise KeyboardInterrupt
 
     # What other tests have simulated is not simulated again.
-    import_module("allrail.reproduce.runs.predict")._simulated.cache_clear()
+    import_module("allrail_reproduce.runs.predict")._simulated.cache_clear()
     for name in dir(_core):
         if name.startswith("simulate"):
             monkeypatch.setattr(_core, name, interrupted)

@@ -10,7 +10,7 @@ import pytest
 
 from allrail.errors import InputError
 from allrail.formats.astra_sim.printed import EXPOSED, TOTAL, check_versions, read_printed
-from allrail.reproduce.astra_sim import FOLDER
+from allrail_reproduce.astra_sim import FOLDER
 
 HEADER = "Name,TotalTime(us),ComputeTime(us),ExposedCommunicationTime(us),TotalMessageSize(MB)\n"
 THEMIS = "themis,13635.871,0.000,13635.871,2044.00\n"

@@ -14,7 +14,7 @@ import yaml
 
 import allrail
 from allrail.formats.astra_sim import columns, columns_csv, read_case, scenario_yaml
-from allrail.reproduce.astra_sim import EXERCISES, FOLDER, LINK_BOUND_US, run
+from allrail_reproduce.astra_sim import EXERCISES, FOLDER, LINK_BOUND_US, run
 
 
 def exercise_case(exercise, **options):

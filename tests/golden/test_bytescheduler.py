@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from allrail.report import style
-from allrail.report.bytescheduler import machines
-from allrail.reproduce import bytescheduler
-from allrail.reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
-from allrail.reproduce.bytescheduler.work import Work
+from allrail_reproduce import bytescheduler
+from allrail_reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
+from allrail_reproduce.bytescheduler.work import Work
+from allrail_reproduce.pictures.bytescheduler import machines
 
 
 def test_compute_times_are_published_throughputs():

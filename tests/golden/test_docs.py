@@ -81,7 +81,7 @@ def test_every_page_is_in_the_index():
     assert set(PAGES) - listed == {index}
 
 
-TOPS = ("crates", "docs", "python", "tests")
+TOPS = ("crates", "docs", "python", "reproduce", "tests")
 LINES = {"README.md": 150, "ARCHITECTURE.md": 200, "CONTRIBUTING.md": 150, "CHANGELOG.md": 60}
 """How long the pages at the root may be: who opens one reads it whole."""
 

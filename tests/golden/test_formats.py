@@ -16,7 +16,7 @@ import yaml
 
 import allrail
 from allrail.formats.astra_sim.header import LOOPS
-from allrail.reproduce.astra_sim import FOLDER
+from allrail_reproduce.astra_sim import FOLDER
 from reference import REFERENCE, needs
 
 ROOT = Path(__file__).parents[2]

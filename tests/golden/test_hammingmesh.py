@@ -16,10 +16,10 @@ from allrail import _core
 from allrail.errors import InputError
 from allrail.graphs import count
 from allrail.plans import cache_folder
-from allrail.reproduce import hammingmesh, kept
-from allrail.reproduce.hammingmesh.cases import Scope, cases_of
-from allrail.reproduce.hammingmesh.published import TABLE_TWO, half_digit
-from allrail.reproduce.work import carry_out
+from allrail_reproduce import hammingmesh, kept
+from allrail_reproduce.hammingmesh.cases import Scope, cases_of
+from allrail_reproduce.hammingmesh.published import TABLE_TWO, half_digit
+from allrail_reproduce.work import carry_out
 
 PUBLISHED = {cluster.fabric: cluster for cluster in TABLE_TWO}
 
@@ -450,7 +450,7 @@ def test_an_interruption_says_that_results_are_kept(allrail_cli, monkeypatch):
 
 
 def test_gpt3_waits_as_long_as_published():
-    from allrail.reproduce.hammingmesh import gpt3
+    from allrail_reproduce.hammingmesh import gpt3
 
     row = gpt3.row()
     # 4 x 1.5 x 100.66 MB at 200 GB/s.

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from allrail.reproduce import hammingmesh
-from allrail.reproduce.hammingmesh import allocation, claims, making_room
-from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase
-from allrail.reproduce.hammingmesh.published import (
+from allrail_reproduce import hammingmesh
+from allrail_reproduce.hammingmesh import allocation, claims, making_room
+from allrail_reproduce.hammingmesh.cases import Scope, TrafficCase
+from allrail_reproduce.hammingmesh.published import (
     DRAGONFLY,
     HYPERX,
     TABLE_TWO,
@@ -29,9 +29,9 @@ from allrail.reproduce.hammingmesh.published import (
     TREE_75,
     Published,
 )
-from allrail.reproduce.hammingmesh.table_two import TableTwo
-from allrail.reproduce.rows import Row
-from allrail.reproduce.work import core_simulate
+from allrail_reproduce.hammingmesh.table_two import TableTwo
+from allrail_reproduce.rows import Row
+from allrail_reproduce.work import core_simulate
 
 FILE = Path(__file__).parent / "hammingmesh_rows.csv"
 SAME = 5e-4

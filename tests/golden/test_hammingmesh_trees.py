@@ -10,9 +10,9 @@ import json
 import pytest
 
 import allrail
-from allrail.reproduce.hammingmesh import trees
-from allrail.reproduce.hammingmesh.trees import NETWORKS, Case, Trees, cases_of, cost
 from allrail.scenario import keys
+from allrail_reproduce.hammingmesh import trees
+from allrail_reproduce.hammingmesh.trees import NETWORKS, Case, Trees, cases_of, cost
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from allrail.reproduce.hammingmesh import workload_rows
-from allrail.reproduce.hammingmesh.published import HX2, HX4, HYPERX, TORUS, TREE, TREE_50, TREE_75
-from allrail.reproduce.hammingmesh.workloads import (
+from allrail.scenario.models import load_model
+from allrail_reproduce.hammingmesh import workload_rows
+from allrail_reproduce.hammingmesh.published import HX2, HX4, HYPERX, TORUS, TREE, TREE_50, TREE_75
+from allrail_reproduce.hammingmesh.workloads import (
     DLRM,
     GPT3,
     JOBS,
@@ -20,8 +21,7 @@ from allrail.reproduce.hammingmesh.workloads import (
     cases_of,
     run,
 )
-from allrail.reproduce.work import core_simulate
-from allrail.scenario.models import load_model
+from allrail_reproduce.work import core_simulate
 
 
 @pytest.fixture(autouse=True)

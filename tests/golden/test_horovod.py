@@ -7,9 +7,9 @@ import json
 import pytest
 
 from allrail import _core
-from allrail.reproduce import horovod
-from allrail.reproduce.horovod import RESNET, STEMDL, rank_zero, request, steps
-from allrail.reproduce.horovod.planes import HIERARCHICAL, MPI, NCCL
+from allrail_reproduce import horovod
+from allrail_reproduce.horovod import RESNET, STEMDL, rank_zero, request, steps
+from allrail_reproduce.horovod.planes import HIERARCHICAL, MPI, NCCL
 
 
 def test_the_coordinations_are_listed():

@@ -101,7 +101,7 @@ class TestHelp:
     def test_it_is_the_page(self, allrail_cli):
         assert allrail_cli("help").stdout == allrail_cli("--help").stdout
 
-    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("verb", [*VERBS, "reproduce"])
     def test_of_a_verb_it_is_that_verbs(self, allrail_cli, verb):
         told = allrail_cli("help", verb)
         assert told.status == 0
@@ -256,7 +256,8 @@ class TestHints:
 
     def test_no_text_of_the_package_names_a_file_that_a_wheel_does_not_have(self):
         wrong = []
-        for path in sorted((ROOT / "python" / "allrail").rglob("*.py")):
+        packages = (ROOT / "python" / "allrail", ROOT / "reproduce" / "allrail_reproduce")
+        for path in sorted(one for package in packages for one in package.rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             shown = {
                 id(node.body[0].value)

@@ -11,7 +11,7 @@ import pytest
 
 import allrail
 from allrail.api import simulate_many
-from allrail.reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
+from allrail_reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
 
 POLICIES: list[dict[str, Any]] = [
     {"policy": "fifo", "barrier": False},

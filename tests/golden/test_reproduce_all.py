@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from allrail.reproduce import everything
-from allrail.reproduce.published import THIS_ROW, fitted, number
-from allrail.reproduce.rows import Reproduction, Row
+from allrail_reproduce import everything
+from allrail_reproduce.published import THIS_ROW, fitted, number
+from allrail_reproduce.rows import Reproduction, Row
 
 
 def small(*rows):
@@ -64,7 +64,7 @@ def test_without_anything_it_says_what_there_is(allrail_cli):
 
 def test_every_verb_is_one_of_all():
     """What `reproduce` can do, `--all` does, but for verdicts, which need tables of the user's."""
-    from allrail.cli.reproduce import command
+    from allrail_reproduce.command import command
 
     parts = {name.partition("-workloads")[0] for name in everything.PARTS}
     assert parts | {"verdicts"} == set(command.commands)
@@ -72,7 +72,7 @@ def test_every_verb_is_one_of_all():
 
 def test_runs_of_a_reference_folder_are_judged_like_published_numbers(tmp_path, monkeypatch):
     """The packaged example's first two runs, in a folder of somebody's."""
-    from allrail.reproduce.runs import EXAMPLE
+    from allrail_reproduce.runs import EXAMPLE
 
     lines = EXAMPLE.read_text().splitlines()
     (tmp_path / "training_runs.csv").write_text("\n".join(lines[:3]) + "\n")

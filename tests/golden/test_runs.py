@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 from allrail.cli.main import cli
 from allrail.errors import InputError
-from allrail.reproduce import runs
-from allrail.reproduce.runs import EXAMPLE, memory, predict, read_table
-from allrail.reproduce.runs.layout import layout_of
-from allrail.reproduce.runs.machine import device_of, machine_of, placed, slowest
-from allrail.reproduce.runs.predict import job_of
-from allrail.reproduce.runs.recipes import recipe_of_run
-from allrail.reproduce.runs.software import recipe_of, recompute_of, software_of
-from allrail.reproduce.runs.table import COMMENTS, RESULTS, Run, number
-from allrail.reproduce.runs.units import Sizes, flops_per_token, measured_of
+from allrail_reproduce import runs
+from allrail_reproduce.runs import EXAMPLE, memory, predict, read_table
+from allrail_reproduce.runs.layout import layout_of
+from allrail_reproduce.runs.machine import device_of, machine_of, placed, slowest
+from allrail_reproduce.runs.predict import job_of
+from allrail_reproduce.runs.recipes import recipe_of_run
+from allrail_reproduce.runs.software import recipe_of, recompute_of, software_of
+from allrail_reproduce.runs.table import COMMENTS, RESULTS, Run, number
+from allrail_reproduce.runs.units import Sizes, flops_per_token, measured_of
 
 LLAMA = {
     "model": "llama3-8b",

@@ -10,10 +10,10 @@ import pytest
 
 import allrail
 from allrail.files import write_yaml
-from allrail.reproduce import themis
-from allrail.reproduce.grid import CELLS, Cell, perturbed
 from allrail.scenario.presets import FOLDER
 from allrail.scenario.text import read_file
+from allrail_reproduce import themis
+from allrail_reproduce.grid import CELLS, Cell, perturbed
 
 SMALL = {"2D-SW_SW": (4, 8), "3D-FC_Ring_SW": (4, 4, 4)}
 """In `links` every message is simulated: platforms with so many NPUs along each dimension."""

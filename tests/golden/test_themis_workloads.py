@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from allrail.reproduce import themis_workloads as paper
-from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF
-from allrail.reproduce.themis_workloads import cases, passes
+from allrail_reproduce import themis_workloads as paper
+from allrail_reproduce.grid import BASELINE, PLATFORMS, SCF
+from allrail_reproduce.themis_workloads import cases, passes
 
 FITTED = {"ResNet-152": 0.0217, "GNMT": 0.0861, "DLRM": 0.432}
 """What `allrail reproduce themis --workloads` finds; the search itself takes a minute."""

@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 
 import allrail
+import allrail_reproduce
 from allrail.results.units import show_count
 
-ROOT = Path(allrail.__file__).parent
+ROOTS = [Path(package.__file__).parent for package in (allrail, allrail_reproduce)]
 SEVERAL = {
     ("accuracy.py", "len(some)"): "fewer than five are not told",
     ("calibrate/device/run.py", "len(found)"): "all kernels of the benchmark",
     ("calibrate/read/nccl_part.py", "len(sweeps)"): "one alone has no such note",
     ("report/collectives_page.py", "len(ones)"): "said of several",
     ("report/training_page.py", "len(ones)"): "said of several",
-    ("reproduce/themis.py", "len(cells)"): "a table of the paper",
     ("sweeps/page.py", "len(good)"): "said of two or more",
     ("sweeps/page.py", "len(table)"): "said of more than a page shows",
     ("sweeps/picture.py", "len(panels)"): "said where not all are shown",
+    ("themis.py", "len(cells)"): "a table of the paper",
     ("verify/trace.py", "len(timed['steps'])"): "said of more than are compared",
 }
 """By file and count: why it is never one."""
@@ -38,7 +39,8 @@ def test_a_count_goes_with_its_noun():
 
 def counted():
     """Every text outside of errors in which a length or a sum stands before a plural."""
-    for path in sorted(ROOT.rglob("*.py")):
+    files = [(root, path) for root in ROOTS for path in sorted(root.rglob("*.py"))]
+    for root, path in files:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         raised = {
             id(one)
@@ -54,7 +56,7 @@ def counted():
                 said = ast.unparse(value.value)
                 plural = isinstance(after, ast.Constant) and PLURAL.match(str(after.value))
                 if plural and re.match(r"(len|sum)\(", said):
-                    yield path.relative_to(ROOT).as_posix(), said
+                    yield path.relative_to(root).as_posix(), said
 
 
 def test_what_may_be_one_is_no_plural():

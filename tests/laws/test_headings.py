@@ -13,7 +13,11 @@ import pytest
 
 from headings import bare
 
-CLI = Path(__file__).parents[2] / "python" / "allrail" / "cli"
+ROOT = Path(__file__).parents[2]
+CLI = [
+    *sorted((ROOT / "python" / "allrail" / "cli").rglob("*.py")),
+    ROOT / "reproduce" / "allrail_reproduce" / "command.py",
+]
 PRINTS = ("table", "Stream", "rows", "aligned", "folded")
 KEPT = ("header", "headers", "rates", "columns", "heading", "headings")
 
@@ -40,17 +44,13 @@ def headings(tree):
                 yield from literals(node.value)
 
 
-@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CLI, ids=lambda path: path.stem)
 def test_no_heading_of_a_command_is_a_unit_alone(path):
     assert bare(list(headings(ast.parse(path.read_text(encoding="utf-8"))))) == []
 
 
 def test_headings_are_found():
-    found = [
-        name
-        for path in CLI.rglob("*.py")
-        for name in headings(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    found = [name for path in CLI for name in headings(ast.parse(path.read_text(encoding="utf-8")))]
     # Of tables that are written in each of the ways that commands have.
     assert {"fitted_off_%", "%_of_expected", "predicted_off_%", "npu_Gb/s", "memory_GB"} <= {*found}
     assert len(found) > 100

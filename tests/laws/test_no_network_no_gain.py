@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from allrail.reproduce.bytescheduler import SETUPS
-from allrail.reproduce.bytescheduler.testbed import CASES, Case, Network
-from allrail.reproduce.bytescheduler.work import Work
+from allrail_reproduce.bytescheduler import SETUPS
+from allrail_reproduce.bytescheduler.testbed import CASES, Case, Network
+from allrail_reproduce.bytescheduler.work import Work
 
 INFINITE = "100 TB/s"
 WAIT_US = 1_000

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from allrail.reproduce import Reproduction, astra_sim, bytescheduler, horovod, themis_workloads
-from allrail.reproduce.grid import BASELINE, SCF
-from allrail.reproduce.hammingmesh import claims
+from allrail_reproduce import Reproduction, astra_sim, bytescheduler, horovod, themis_workloads
+from allrail_reproduce.grid import BASELINE, SCF
+from allrail_reproduce.hammingmesh import claims
 
 
 def training() -> Reproduction:

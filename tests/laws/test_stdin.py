@@ -19,11 +19,11 @@ import click
 import pytest
 import yaml
 
-import allrail
+import allrail_reproduce
 from allrail import stdin
 from allrail.cli import options
 from allrail.cli.main import cli
-from allrail.reproduce.astra_sim import FOLDER
+from allrail_reproduce.astra_sim import FOLDER
 
 FABRIC = """\
 schema_version: 1
@@ -123,7 +123,7 @@ DEVICE = {
     "memory_bandwidth": "2 TB/s",
     "peak": {"fp32": "20 TFLOP/s", "bf16": "300 TFLOP/s"},
 }
-RUNS = Path(allrail.__file__).parent / "reproduce" / "runs"
+RUNS = Path(allrail_reproduce.__file__).parent / "runs"
 
 
 def first_run(name):

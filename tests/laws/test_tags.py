@@ -135,7 +135,8 @@ def _unwrapped(node: ast.expr) -> ast.expr:
 
 def sources() -> Iterator[tuple[Path, list[str]]]:
     rust = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
-    python = sorted((ROOT / "python" / "allrail").glob("**/*.py"))
+    packages = (ROOT / "python" / "allrail", ROOT / "reproduce" / "allrail_reproduce")
+    python = sorted(path for package in packages for path in package.glob("**/*.py"))
     assert len(rust) > 200
     assert len(python) > 50
     for path in rust:

@@ -11,14 +11,14 @@ from allrail.cli.options import OfModel
 from allrail.placement import place, queue
 from allrail.report.answer import write as write_answer
 from allrail.report.placement import write as write_placement
-from allrail.reproduce.published import Published
-from allrail.reproduce.rows import Reproduction, Row
 from allrail.results import write_results
 from allrail.results.traffic import write_traffic
 from allrail.results.training import write_training
 from allrail.verify.collectives import Exchange
 from allrail.verify.fit import Carried
 from allrail.verify.verdict import Assumption, Compared, Verdict
+from allrail_reproduce.published import Published
+from allrail_reproduce.rows import Reproduction, Row
 
 STEP = {
     "schema_version": 1,

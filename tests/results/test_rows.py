@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from allrail.reproduce import Reproduction, Row
-from allrail.reproduce.published import (
+from allrail_reproduce import Reproduction, Row
+from allrail_reproduce.published import (
     THIS_ROW,
     Made,
     Published,

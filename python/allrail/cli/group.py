@@ -16,8 +16,8 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb that `args` starts with."""
-        known = self.list_commands(ctx)
-        if args and args[0] not in known:
+        if args and self.get_command(ctx, args[0]) is None:
+            known = self.list_commands(ctx)
             raise InputError(
                 "there is no such command",
                 hint=_meant(args[0], known) or self._inner(ctx, args[0], known),

@@ -19,7 +19,7 @@ try:
     import click
 
     from allrail import stdin
-    from allrail.cli import interrupt, mistyped, progress
+    from allrail.cli import added, interrupt, mistyped, progress
     from allrail.cli.group import Group
     from allrail.cli.verbs import SECTIONS, VERBS
     from allrail.errors import AllrailError, InputError
@@ -93,7 +93,7 @@ class _Verbs(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the help page's order."""
         del ctx
-        return [*VERBS, HELP]
+        return [*VERBS, *added.commands(), HELP]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one verb's command."""
@@ -101,7 +101,7 @@ class _Verbs(Group):
         if cmd_name == HELP:
             return _help
         if cmd_name not in VERBS:
-            return None
+            return added.load(cmd_name)
         # A file cannot be called as a word of Python: `import` is in `import_`.
         file = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = import_module(f"allrail.cli.{file}").command
@@ -114,6 +114,10 @@ class _Verbs(Group):
         for title, section in SECTIONS.items():
             verbs += f"{title}:\n"
             verbs += "".join(f"  {verb.name:<10} {verb.about}\n" for verb in section) + "\n"
+        others = added.commands()
+        if others:
+            verbs += "From other packages:\n"
+            verbs += "".join(f"  {name:<10} {added.about(name)}\n" for name in others) + "\n"
         return _PAGE.format(verbs=verbs.rstrip("\n") + "\n").rstrip("\n")
 
 

@@ -47,10 +47,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("cost", "count switches and cables, with their price"),
         Verb("place", "place jobs on boards: how much of a fabric they can use"),
     ),
-    "Trust": (
-        Verb("reproduce", "compare published numbers with allrail's"),
-        Verb("schema", "print the JSON schema of a scenario or a plan"),
-    ),
+    "Trust": (Verb("schema", "print the JSON schema of a scenario or a plan"),),
 }
 
 VERBS: dict[str, Verb] = {verb.name: verb for verbs in SECTIONS.values() for verb in verbs}

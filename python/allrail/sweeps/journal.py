@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from allrail.errors import InputError
 from allrail.files import check_folder
-from allrail.reproduce.kept import core
+from allrail.plans import core
 from allrail.sweeps.evaluate import columns
 from allrail.sweeps.study import Study
 

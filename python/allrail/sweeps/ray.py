@@ -15,8 +15,8 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.installed import install
+from allrail.plans import core
 from allrail.plugins import load_text, loaded
-from allrail.reproduce.kept import core
 from allrail.scenario import Scenario
 from allrail.sweeps.tasks import Done, Piece, Tasks, carry_out
 

@@ -16,7 +16,7 @@ from typing import Any
 from allrail.arguments import KINDS, check, checked
 from allrail.errors import InputError
 from allrail.many import Progress
-from allrail.reproduce.kept import core
+from allrail.plans import core
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.overrides import Sets
 from allrail.tuning.searcher import FAILED, Searcher, Trial, which
