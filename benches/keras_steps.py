@@ -1,27 +1,41 @@
 """What a training step of Keras takes with `allrail.keras`: `make keras-check`.
 
     python benches/keras_steps.py [--ranks 4] [--blocks 7] [--backend tensorflow --backend jax]
+    python benches/keras_steps.py --rate 500000000    # over links of 500 Mb/s, as root
 
 The peer is what Horovod's `DistributedOptimizer` does: all gradients of a step are handed over
 together when the backward pass has ended, in the order of variables, without priorities. Both train
 the same model in the same processes by turns; ratios are of medians over blocks.
+
+Ranks of one host share its cores, and gradients take memory copies: nothing can overlap. With
+`--rate` each rank is in a network namespace, behind a link of so many bits a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import secrets
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from testbed import Cluster, Network, why_not
+
 STEPS = 20
-IMAGES, PIXELS, CLASSES, BATCH = 256, 784, 10, 32
+BATCHES, PIXELS, CLASSES = 4, 784, 10
+_PORT = 29500
+_PATIENCE = 1200.0
 
 
-def rank(blocks: int) -> None:
+def rank(blocks: int, batch: int) -> None:
     """Train on this rank, and have rank 0 print what came of it."""
     import keras
     import numpy as np
@@ -30,8 +44,8 @@ def rank(blocks: int) -> None:
     import allrail.keras as ark
 
     draw = np.random.default_rng(0)
-    x = draw.normal(size=(IMAGES, PIXELS)).astype("float32")
-    y = draw.integers(CLASSES, size=IMAGES)
+    x = draw.normal(size=(BATCHES * batch, PIXELS)).astype("float32")
+    y = draw.integers(CLASSES, size=BATCHES * batch)
 
     def plain(optimizer: Any, group: allrail.Communicator) -> Any:
         made = ark.schedule(optimizer, group)
@@ -66,8 +80,8 @@ def rank(blocks: int) -> None:
                 group.barrier()
                 begun = time.perf_counter()
                 for step in range(STEPS):
-                    at = step % (IMAGES // BATCH) * BATCH
-                    model.train_on_batch(x[at : at + BATCH], y[at : at + BATCH])
+                    at = step % BATCHES * batch
+                    model.train_on_batch(x[at : at + batch], y[at : at + batch])
                 if block:
                     taken[name].append((time.perf_counter() - begun) / STEPS)
         if group.rank == 0:
@@ -85,26 +99,64 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--batch", type=int, default=32, help="images of a step on each rank")
     parser.add_argument("--backend", action="append", choices=["tensorflow", "jax"])
+    parser.add_argument("--rate", type=int, metavar="BITS", help="of each rank's link, a second")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
-        rank(options.blocks)
+        rank(options.blocks, options.batch)
         return
+    if options.rate and (why := why_not()):
+        parser.error(f"this machine can shape no links: {why}")
     print("| backend | ranks | plain all-reduce, ms a step | allrail, ms | plain over allrail |")
     print("|---|---|---|---|---|", flush=True)
+    this = [sys.executable, __file__, "--rank", "--blocks", str(options.blocks)]
+    this += ["--batch", str(options.batch)]
     for backend in options.backend or ["tensorflow", "jax"]:
-        launch = [sys.executable, "-m", "allrail", "launch", "-n", str(options.ranks)]
-        this = [sys.executable, __file__, "--rank", "--blocks", str(options.blocks)]
-        told = subprocess.run(
-            [*launch, *this],
-            env=os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        rows = [line.partition("] ")[2] for line in told.stdout.splitlines() if "] | " in line]
-        print("\n".join(rows) or told.stdout + told.stderr, flush=True)
+        environment = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if options.rate:
+            print(_behind_links(this, environment, options.ranks, options.rate), flush=True)
+        else:
+            print(_on_this_host(this, environment, options.ranks), flush=True)
+
+
+def _on_this_host(this: list[str], environment: dict[str, str], ranks: int) -> str:
+    launch = [sys.executable, "-m", "allrail", "launch", "-n", str(ranks)]
+    told = subprocess.run(
+        [*launch, *this], env=environment, capture_output=True, text=True, check=False
+    )
+    rows = [line.partition("] ")[2] for line in told.stdout.splitlines() if "] | " in line]
+    return "\n".join(rows) or told.stdout + told.stderr
+
+
+def _behind_links(this: list[str], environment: dict[str, str], ranks: int, rate: int) -> str:
+    cluster = Cluster(ranks, [Network(rate)])
+    store = {
+        "ALLRAIL_STORE": f"http://{cluster.address(0)}:{_PORT}",
+        "ALLRAIL_STORE_TOKEN": secrets.token_hex(16),
+    }
+
+    def start(number: int) -> str:
+        switch = {"kind": "switch", "size": ranks, "bandwidth": f"{rate} b/s", "latency": "20 us"}
+        job = {
+            "schema_version": 1,
+            "fabric": {"dimensions": [switch]},
+            "interfaces": [cluster.address(number)],
+            "secret": "store",
+            "shared_memory": False,
+        }
+        place = {"PMI_RANK": str(number), "PMI_SIZE": str(ranks), "MPI_LOCALRANKID": "0"}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            json.dump(job, file)
+            file.flush()
+            more = {**store, **place, "ALLRAIL_JOB": file.name}
+            told = subprocess.run(
+                this, env=environment | more, capture_output=True, text=True, check=False
+            )
+        return told.stdout if told.returncode == 0 else told.stdout + told.stderr
+
+    return "".join(cluster.run(start, timeout=_PATIENCE).results).rstrip("\n")
 
 
 if __name__ == "__main__":

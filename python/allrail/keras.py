@@ -10,17 +10,19 @@
 
 Every rank runs the script on its own part of the data. The optimizer averages gradients over the
 ranks before it uses them. Each all-reduce begins as soon as the backward pass has its gradient, in
-the middle of a compiled step too: a compiled step calls back for each gradient, and once more for
-all averages. The first variables have the highest priority, since the next forward pass reads them
-first. Keras updates all variables at once, so unlike `allrail.torch` no step goes on while
-gradients are still under way (the barrier in ByteScheduler's sense stays).
+the middle of a compiled step too: a compiled step calls back for each gradient, small ones together
+(`schedule.tensor.pack` of the job file), and once more for all averages. The first variables have
+the highest priority, since the next forward pass reads them first. Keras updates all variables at
+once, so unlike `allrail.torch` no step goes on while gradients are still under way (the barrier in
+ByteScheduler's sense stays).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -222,38 +224,66 @@ class _Exchange:
                     hint="train in bfloat16 or float32",
                 )
         call = _CALLBACKS[keras.backend.backend()]
+        bytes_of = {
+            place: np.dtype(_dtype(gradients[place])).itemsize * math.prod(variables[place].shape)
+            for place in have
+        }
         # TensorFlow keeps the order of calls: the backward pass has the last variables first.
-        begun = {
-            place: call(
-                self._begin_of(place, variables[place].path, len(variables)),
-                [gradients[place]],
+        begun = [
+            call(
+                self._begin_of(places, variables),
+                [gradients[place] for place in places],
                 [((), "int32")],
             )[0]
-            for place in reversed(have)
-        }
+            for places in _calls(self._group.pack, have[::-1], bytes_of)
+        ]
         shapes = [(tuple(variables[place].shape), _dtype(gradients[place])) for place in have]
-        averages = call(self._finish, [begun[place] for place in have], shapes)
+        averages = call(self._finish_of(have), begun, shapes)
         done = dict(zip(have, averages, strict=True))
         return [done.get(place) for place in range(len(gradients))]
 
-    def _begin_of(self, place: int, path: str, count: int) -> Any:
-        name = f"optimizer {self._number} gradient {place} {path}"
+    def _begin_of(self, places: Sequence[int], variables: Sequence[Any]) -> Any:
+        count = len(variables)
+        names = [
+            f"optimizer {self._number} gradient {place} {variables[place].path}" for place in places
+        ]
 
-        def begin(gradient: Any) -> list[Any]:
-            # A copy: the memory of the framework's array is its own again after the call.
-            handle = self._group.all_reduce(
-                np.array(gradient), op="average", name=name, priority=count - place
-            )
-            with self._lock:
-                self._under_way[place] = handle
-            return [np.int32(place)]
+        def begin(*gradients: Any) -> list[Any]:
+            for place, name, gradient in zip(places, names, gradients, strict=True):
+                # A copy: the memory of the framework's array is its own again after the call.
+                handle = self._group.all_reduce(
+                    np.array(gradient), op="average", name=name, priority=count - place
+                )
+                with self._lock:
+                    self._under_way[place] = handle
+            return [np.int32(places[0])]
 
         return begin
 
-    def _finish(self, *places: Any) -> list[Any]:
-        with self._lock:
-            handles = [self._under_way.pop(int(place)) for place in places]
-        return [handle.wait() for handle in handles]
+    def _finish_of(self, places: Sequence[int]) -> Any:
+        def finish(*_begun: Any) -> list[Any]:
+            with self._lock:
+                handles = [self._under_way.pop(place) for place in places]
+            return [handle.wait() for handle in handles]
+
+        return finish
+
+
+def _calls(pack: int, places: Sequence[int], bytes_of: Mapping[int, int]) -> list[list[int]]:
+    """Divide gradients into calls, in their order.
+
+    A call back costs a step more than a small gradient's early start saves: a call waits until it
+    has `pack` bytes.
+    """
+    calls: list[list[int]] = []
+    held = pack
+    for place in places:
+        if held >= pack:
+            calls.append([])
+            held = 0
+        calls[-1].append(place)
+        held += bytes_of[place]
+    return calls
 
 
 def _dtype(gradient: Any) -> str:

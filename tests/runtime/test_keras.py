@@ -49,3 +49,17 @@ def test_four_ranks_train_as_one_process_does(backend, tmp_path):
             np.testing.assert_allclose(together[case][0][name], values, rtol=close, err_msg=case)
         for one, other in zip(weights, together[case][1], strict=True):
             np.testing.assert_allclose(other, one, rtol=close, atol=close, err_msg=case)
+
+
+@pytest.mark.parametrize("pack", [0, 1, 100, 1000, 10**9])
+def test_small_gradients_are_handed_over_together_and_in_order(pack):
+    there("keras")
+    from allrail.keras import _calls
+
+    drawn = np.random.default_rng(pack)
+    bytes_of = {place: int(drawn.integers(1, 400)) for place in range(50)}
+    calls = _calls(pack, [*bytes_of], bytes_of)
+    assert [place for call in calls for place in call] == [*bytes_of]
+    held = [sum(bytes_of[place] for place in call) for call in calls]
+    assert all(each >= pack for each in held[:-1])
+    assert all(sum(bytes_of[place] for place in call[:-1]) < max(pack, 1) for call in calls)

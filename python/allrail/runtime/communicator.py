@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import allrail
+from allrail import _core
 from allrail.arguments import Kind, check
 from allrail.errors import InputError, TrainingError, did_you_mean, show
 from allrail.runtime.agreement import Agreement
@@ -97,6 +98,7 @@ class Communicator:
         ranks: How many there are.
         local_rank: This process among those on its host.
         members: Its ranks, as the whole job counts them.
+        pack: Bytes of small arrays that are worth one call: `schedule.tensor.pack` of the job file.
 
     Raises:
         InputError: No launcher has started this process, or ranks differ in what they are.
@@ -124,6 +126,7 @@ class Communicator:
         self._timeout = timeout
         self._store, self._name, self._job = store, name, job
         known = settings_of_group(job, agreement)
+        self.pack = _core.parse_quantity("size", known["pack"])
         self._calls = Calls(known | {"named_calls": True}, agreement)
         self._messages = Messages(store, self.rank, self.ranks, job.within(2), f"{name} ")
         self._closed = False
