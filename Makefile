@@ -288,7 +288,7 @@ $(RELEASE_TOOLS): requirements-release.lock $(DEPENDENCIES)
 	@touch $@
 
 .PHONY: wheel
-wheel: $(RELEASE_TOOLS) ## build a source distribution, and a wheel from it, into out/dist
+wheel: $(RELEASE_TOOLS) ## build both packages, each a source distribution and a wheel from it, into out/dist
 	$(OUT)/release/bin/python release/build.py --out $(OUT)/dist
 
 # What a machine with a GPU needs beside Python 3.12, PyTorch and what usually comes with them; it may have no network.

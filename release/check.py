@@ -4,9 +4,10 @@
     python release/check.py --dist out/dist    # check what is there
     python release/check.py --advisories DIR   # with the advisory databases in a folder
 
-A source distribution and a wheel are looked at, and the wheel is installed into a fresh environment
-outside of the tree, with no Rust to be found: there README and the tour run. Prints `ok`, `warning`
-or `failed` for each; exits with 1 if anything failed. What takes how long is told, not judged.
+The source distribution and the wheel of both packages are looked at, and the wheels are installed
+into a fresh environment outside of the tree, with no Rust to be found: there README and the tour
+run. Prints `ok`, `warning` or `failed` for each; exits with 1 if anything failed. What takes how
+long is told, not judged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from functools import cached_property
 from pathlib import Path
 
 from audit import AuditError, audit
-from build import ROOT, Built, build
+from build import ROOT, Built, build, there
 from notices import NOTICES, LicenceError, linked, notices
 
 EXTRAS = ("torch", "ray", "tune")
@@ -58,12 +59,14 @@ class Release:
     """What would be released.
 
     Attributes:
-        built: Its files.
+        built: The files of allrail.
+        reproduce: The files of allrail-reproduce.
         folder: A folder outside of the tree to try it in.
         advisories: Folders with the databases that its dependencies are compared with.
     """
 
     built: Built
+    reproduce: Built
     folder: Path
     advisories: tuple[Path, ...] = ()
 
@@ -73,22 +76,25 @@ class Release:
         tree = tomllib.loads((ROOT / "Cargo.toml").read_text())
         return str(tree["workspace"]["package"]["version"])
 
+    @property
+    def packages(self) -> dict[str, Built]:
+        """The files of both packages, by the name that their files begin with."""
+        return {"allrail": self.built, "allrail_reproduce": self.reproduce}
+
     @cached_property
     def packed(self) -> frozenset[str]:
-        """The files of the source distribution, without its folder."""
-        with tarfile.open(self.built.sdist) as archive:
-            return frozenset(name.partition("/")[2] for name in archive.getnames())
+        """The files of allrail's source distribution, without its folder."""
+        return packed(self.built.sdist)
 
     @cached_property
     def installed(self) -> frozenset[str]:
-        """The files of the wheel."""
-        with zipfile.ZipFile(self.built.wheel) as archive:
-            return frozenset(archive.namelist())
+        """The files of allrail's wheel."""
+        return installed(self.built.wheel)
 
-    def about(self, name: str) -> str:
-        """The text of a file of the wheel's metadata."""
-        with zipfile.ZipFile(self.built.wheel) as archive:
-            return archive.read(f"allrail-{self.version}.dist-info/{name}").decode()
+    def about(self, name: str, package: str = "allrail") -> str:
+        """The text of a file of a wheel's metadata."""
+        with zipfile.ZipFile(self.packages[package].wheel) as archive:
+            return archive.read(f"{package}-{self.version}.dist-info/{name}").decode()
 
     @property
     def python(self) -> Path:
@@ -115,6 +121,18 @@ class Release:
         return done.stdout
 
 
+def packed(sdist: Path) -> frozenset[str]:
+    """Return the files of a source distribution, without its folder."""
+    with tarfile.open(sdist) as archive:
+        return frozenset(name.partition("/")[2] for name in archive.getnames())
+
+
+def installed(wheel: Path) -> frozenset[str]:
+    """Return the files of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return frozenset(archive.namelist())
+
+
 def tracked(under: str) -> set[str]:
     """Return the files of a folder that git knows."""
     command = ["git", "ls-files", "-z", under]
@@ -123,12 +141,16 @@ def tracked(under: str) -> set[str]:
 
 
 def versions_agree(release: Release) -> str:
-    """Cargo.toml, the files' names and their metadata."""
-    names = (release.built.sdist.name, release.built.wheel.name)
-    for name in names:
-        demand(name.startswith(f"allrail-{release.version}"), f"{name} is not {release.version}")
-    said = Parser().parsestr(release.about("METADATA"))["Version"]
-    demand(said == release.version, f"the metadata says {said}")
+    """Cargo.toml, the files' names, their metadata, and which allrail allrail-reproduce needs."""
+    for package, built in release.packages.items():
+        for name in (built.sdist.name, built.wheel.name):
+            begins = f"{package}-{release.version}"
+            demand(name.startswith(begins), f"{name} is not {release.version}")
+        about = Parser().parsestr(release.about("METADATA", package))
+        said = about["Version"]
+        demand(said == release.version, f"the metadata of {package} says {said}")
+    needs = about.get_all("Requires-Dist") or []
+    demand(needs == [f"allrail=={release.version}"], f"{package} needs {', '.join(needs)}")
     return release.version
 
 
@@ -193,6 +215,22 @@ def wheel_has_the_package(release: Release) -> str:
     return f"{len(needed)} files, {presets} presets"
 
 
+def reproduce_has_its_package(release: Release) -> str:
+    """Every file of `reproduce/` in the source distribution, of its package in the wheel."""
+    own = {one.removeprefix("reproduce/") for one in tracked("reproduce")}
+    package = {one for one in own if one.startswith("allrail_reproduce/")}
+    folder = f"allrail_reproduce-{release.version}.dist-info"
+    about = {f"{folder}/{one}" for one in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")}
+    for needed, found in (
+        (own | {"PKG-INFO"}, packed(release.reproduce.sdist)),
+        (package | about | {f"{folder}/licenses/LICENSE"}, installed(release.reproduce.wheel)),
+    ):
+        missing, more = sorted(needed - found), sorted(found - needed)
+        demand(not missing, f"{len(missing)} are missing, {', '.join(missing[:3])}")
+        demand(not more, f"{len(more)} more than that, {', '.join(more[:3])}")
+    return f"{len(package)} files, {release.reproduce.wheel.stat().st_size / 1e6:.1f} MB"
+
+
 def licences_are_allowed_and_noticed(release: Release) -> str:
     """Every crate in the wheel has a licence that we may use, and its text is in the wheel."""
     try:
@@ -221,7 +259,7 @@ def locks_are_audited(release: Release) -> str:
 def metadata_is_right(release: Release) -> str:
     """What an index would refuse or show badly, as twine sees it; extras and entry points."""
     command = [sys.executable, "-m", "twine", "check", "--strict"]
-    files = [release.built.sdist, release.built.wheel]
+    files = [file for one in release.packages.values() for file in (one.sdist, one.wheel)]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     demand(done.returncode == 0, (done.stdout + done.stderr)[-600:].strip())
     extras = Parser().parsestr(release.about("METADATA")).get_all("Provides-Extra") or []
@@ -229,6 +267,8 @@ def metadata_is_right(release: Release) -> str:
     points = release.about("entry_points.txt")
     demand("allrail.cli.main:main" in points, "there is no command")
     demand(points.count("allrail.autoload:register") == 2, "torch finds no backend")
+    points = release.about("entry_points.txt", "allrail_reproduce")
+    demand("allrail_reproduce.command:command" in points, "allrail finds no command in the other")
     return ""
 
 
@@ -289,6 +329,23 @@ def imports_without_torch(release: Release) -> str:
     return ""
 
 
+def reproduce_is_added(release: Release) -> str:
+    """`allrail reproduce` says what to install; with its wheel beside allrail's it runs."""
+    command = release.python.parent / "allrail"
+    try:
+        release.run(command, "reproduce")
+    except Failed as refused:
+        demand("is not installed" in str(refused), str(refused))
+    else:
+        raise Failed("the command is there without its package")
+    demand("  reproduce  " not in release.run(command, "--help"), "--help lists it without")
+    pip = (release.python, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    release.run(*pip, "install", "--no-deps", "--no-index", release.reproduce.wheel.resolve())
+    demand("  reproduce  " in release.run(command, "--help"), "--help does not list it")
+    release.run(command, "reproduce", "memory", "--help")
+    return release.reproduce.wheel.name
+
+
 def tour_runs(release: Release) -> str:
     """Every quick command of README and the tour, in a copy of the tree, with the wheel."""
     pages = (ROOT / "README.md", ROOT / "docs" / "tour.md")
@@ -304,6 +361,7 @@ CHECKS: tuple[Callable[[Release], str], ...] = (
     sdist_has_nothing_else,
     wheel_is_abi3_and_manylinux,
     wheel_has_the_package,
+    reproduce_has_its_package,
     licences_are_allowed_and_noticed,
     locks_are_audited,
     metadata_is_right,
@@ -311,6 +369,7 @@ CHECKS: tuple[Callable[[Release], str], ...] = (
     extras_resolve,
     command_answers,
     imports_without_torch,
+    reproduce_is_added,
     tour_runs,
 )
 
@@ -344,16 +403,17 @@ def main() -> int:
     )
     asked = parser.parse_args()
     if asked.dist is None:
-        built = build(ROOT / "out" / "dist")
+        built, reproduce = build(ROOT / "out" / "dist")
     else:
-        [sdist], [wheel] = asked.dist.glob("*.tar.gz"), asked.dist.glob("*.whl")
-        built = Built(sdist, wheel)
+        built, reproduce = there(asked.dist)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="allrail-release-") as folder:
-        for verdict, line in lines(Release(built, Path(folder), tuple(asked.advisories)), CHECKS):
+        release = Release(built, reproduce, Path(folder), tuple(asked.advisories))
+        for verdict, line in lines(release, CHECKS):
             print(line, flush=True)
             failed += verdict == "failed"
-    print(f"{failed} failed" if failed else f"{built.sdist.name} and {built.wheel.name} are ready")
+    names = ", ".join(one.name for each in (built, reproduce) for one in (each.sdist, each.wheel))
+    print(f"{failed} failed" if failed else f"ready: {names}")
     return 1 if failed else 0
 
 

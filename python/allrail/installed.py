@@ -41,5 +41,9 @@ def install(extra: str) -> str:
     Args:
         extra: Its name, such as `tune`.
     """
-    installer = "pip install" if importlib.util.find_spec("pip") else "uv pip install"
-    return f"`{installer} {shlex.join(packages(extra))}`"
+    return f"`{installer()} install {shlex.join(packages(extra))}`"
+
+
+def installer() -> str:
+    """Return the command that installs packages into this environment: `pip` or `uv pip`."""
+    return "pip" if importlib.util.find_spec("pip") else "uv pip"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -52,3 +56,43 @@ def test_a_block_knows_the_path_before_it(recipes):
         ("rust", "a/b.rs"),
         ("console", None),
     ]
+
+
+def test_a_command_of_your_own_is_installed_and_runs(recipes, tmp_path):
+    """As the page has it; `pip install` builds the wheel by the same hook, and unpacks it."""
+    page = ROOT / "docs" / "extending" / "command.md"
+    found = list(recipes.blocks(page.read_text()))
+    project, site = tmp_path / "allrail-budget", tmp_path / "site"
+    project.mkdir()
+    for block in found:
+        if block.path is not None:
+            (tmp_path / block.path).write_text(block.text)
+    build = "from flit_core.buildapi import build_wheel; build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=project, check=True)
+    [wheel] = project.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+
+    def allrail(*words):
+        script = "from allrail.cli.main import main; main()"
+        path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+        return subprocess.run(
+            [sys.executable, "-c", script, *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+        )
+
+    [shown] = [block.text.splitlines() for block in found if block.language == "console"]
+    install, command, *printed = shown
+    assert install == "$ pip install ./allrail-budget"
+    done = allrail(*shlex.split(command.removeprefix("$ allrail ")))
+    assert (done.returncode, done.stdout.splitlines()) == (0, printed), done.stderr
+    slow = allrail("budget", "examples/01-simulate-themis/scenario.yaml", "--us", "9e3")
+    assert slow.returncode == 1
+    assert "  budget     exit with 1 if a scenario" in allrail("--help").stdout
+    absent = allrail("budget", "no-such.yaml", "--us", "1")
+    assert absent.returncode == 2
+    assert absent.stderr.startswith("error: no-such.yaml: ")
+    assert "did you mean `--us`?" in allrail("budget", "--uss", "1").stderr

@@ -1,73 +1,142 @@
 """Commands that other packages add, by the entry point `allrail.commands`.
 
     [project.entry-points."allrail.commands"]
-    mine = "my_package.command:command"        # a command of click
+    mine = "my_package.command:command"        # a `click.Command`
 
-A command of allrail's own goes before one of the same name. Help shows the summary of the package
-and imports none.
+The help page lists each with the summary of its package and imports none. A package that cannot be
+used affects its own command alone.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 import click
 
+from allrail.cli.verbs import OWN, SEPARATE
 from allrail.errors import InputError
+from allrail.foreign import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "allrail.commands"
+MAX_ABOUT_CHARS = 66
+"""A line of the help page has 80 columns; a name takes 12 of them and its indent 2."""
 
 
 @cache
-def commands() -> dict[str, EntryPoint]:
-    """Return the commands that installed packages add, by name in alphabetical order."""
-    from importlib.metadata import entry_points
+def points() -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of installed packages, by name in alphabetical order.
 
-    from allrail.cli.verbs import VERBS
+    Several of one name come from several packages.
+    """
+    found: dict[str, list[EntryPoint]] = {}
+    for point in _points():
+        found.setdefault(point.name, []).append(point)
+    return {name: tuple(found[name]) for name in sorted(found)}
 
-    found = {one.name: one for one in entry_points(group=GROUP) if one.name not in VERBS}
-    return dict(sorted(found.items()))
+
+def names() -> list[str]:
+    """Return the commands that packages add, without those whose name allrail has itself."""
+    return [name for name in points() if name not in OWN]
 
 
 def about(name: str) -> str:
-    """Return one line for the help page: what the package says of itself.
+    """Return one line for the help page: the summary of the package, or why there is no command.
 
     Args:
-        name: Of the command.
+        name: Name of an entry point.
     """
-    package = commands()[name].dist
-    return "" if package is None else str(package.metadata["Summary"] or package.name)
+    found = points()[name]
+    if name in OWN:
+        return _cut(f"not available: allrail has it, as does {_packages(found)}")
+    if len(found) > 1:
+        return _cut(f"not available: {_packages(found)} each add it")
+    package = found[0].dist
+    said = package is not None and "Summary" in package.metadata
+    summary = package.metadata["Summary"] if package is not None and said else _packages(found)
+    return _cut(summary.strip().partition("\n")[0])
 
 
 def load(name: str) -> click.Command | None:
-    """Return an added command, or None where no package has one of that name.
+    """Return an added command, or None where no package adds one of that name.
 
     Args:
-        name: Of the command.
+        name: Name of the command.
 
     Raises:
-        InputError: Its package cannot be imported, or what it names is no command.
+        InputError: Its package is not installed, or cannot be imported, or what it names is no
+            command, or several packages add it.
     """
-    found = commands().get(name)
-    if found is None:
+    from allrail.installed import installer  # with all that reads metadata: no command needs it
+
+    found = points().get(name, ())
+    source = f"allrail {name}"
+    if not found:
+        if name in SEPARATE:
+            raise InputError(
+                f"the package `{SEPARATE[name]}`, which adds this command, is not installed",
+                hint=f"in a clone of allrail: `{installer()} install ./{name}`",
+                source=source,
+            )
         return None
-    package = "" if found.dist is None else found.dist.name
-    try:
-        command = found.load()
-    except Exception as error:
+    package = _packages(found)
+    if len(found) > 1:
         raise InputError(
-            f"its package `{package}` cannot be imported: {type(error).__name__}: {error}",
-            hint=f"install a version of `{package}` that goes with this allrail, or remove it",
-            source=f"allrail {name}",
+            f"several packages add it: {package}",
+            hint=f"remove all but one, for example `{installer()} uninstall {_package(found[1])}`",
+            source=source,
+        )
+    remove = f"`{installer()} uninstall {_package(found[0])}`"
+    try:
+        command = found[0].load()
+    except (Exception, SystemExit) as error:
+        why = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"package {package} cannot be imported: {type(error).__name__}: {why}",
+            hint=f"install a version of it for this allrail, or remove it: {remove}",
+            source=source,
         ) from error
     if not isinstance(command, click.Command):
         raise InputError(
-            f"`{found.value}` of the package `{package}` is no command of click",
-            hint="its entry point has to name one",
-            source=f"allrail {name}",
+            f"`{found[0].value}` of package {package} is not a `click.Command`,"
+            f" but of type `{type(command).__name__}`",
+            hint=f"correct its entry point in `{GROUP}`, or remove it: {remove}",
+            source=source,
         )
     return command
+
+
+def _points() -> Iterator[EntryPoint]:
+    from importlib.metadata import distributions
+
+    seen = set()
+    for package in distributions():
+        try:
+            declared = package.read_text("entry_points.txt")
+            if declared is None or GROUP not in declared:
+                continue
+            name = re.sub(r"[-_.]+", "-", str(package.name)).lower()
+            found = package.entry_points.select(group=GROUP)
+        except (TypeError, ValueError):  # its metadata is damaged: no text, or no entry points
+            continue
+        if name not in seen:  # as imports do, the first on the path is taken
+            seen.add(name)
+            yield from found
+
+
+def _package(point: EntryPoint) -> str:
+    return "" if point.dist is None else str(point.dist.name)
+
+
+def _packages(found: tuple[EntryPoint, ...]) -> str:
+    return " and ".join(f"`{_package(one)}`" for one in found)
+
+
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= MAX_ABOUT_CHARS else f"{text[: MAX_ABOUT_CHARS - 3]}..."

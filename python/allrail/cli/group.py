@@ -29,7 +29,10 @@ class Group(click.Group):
     def _inner(self, ctx: click.Context, typed: str, known: list[str]) -> str:
         """Return where a command within another one is, else all commands."""
         for name in known:
-            group = self.get_command(ctx, name)
+            try:
+                group = self.get_command(ctx, name)
+            except InputError:  # a command of another package that cannot be used
+                continue
             if isinstance(group, click.Group) and typed in group.commands:
                 return f"did you mean `{ctx.command_path} {name} {typed}`?"
         return f"the commands are: {', '.join(f'`{name}`' for name in known)}"

@@ -21,7 +21,7 @@ try:
     from allrail import stdin
     from allrail.cli import added, interrupt, mistyped, progress
     from allrail.cli.group import Group
-    from allrail.cli.verbs import SECTIONS, VERBS
+    from allrail.cli.verbs import HELP, SECTIONS, VERBS
     from allrail.errors import AllrailError, InputError
 except KeyboardInterrupt:  # before there is a command
     raise SystemExit(130) from None
@@ -45,9 +45,6 @@ Options:
   --version  print the version
   --help     print this page
 """
-
-
-HELP = "help"
 
 
 _OTHERS_PRINT = ("launch", "run")
@@ -93,7 +90,7 @@ class _Verbs(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the help page's order."""
         del ctx
-        return [*VERBS, *added.commands(), HELP]
+        return [*VERBS, *added.names(), HELP]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one verb's command."""
@@ -114,8 +111,7 @@ class _Verbs(Group):
         for title, section in SECTIONS.items():
             verbs += f"{title}:\n"
             verbs += "".join(f"  {verb.name:<10} {verb.about}\n" for verb in section) + "\n"
-        others = added.commands()
-        if others:
+        if others := added.points():
             verbs += "From other packages:\n"
             verbs += "".join(f"  {name:<10} {added.about(name)}\n" for name in others) + "\n"
         return _PAGE.format(verbs=verbs.rstrip("\n") + "\n").rstrip("\n")

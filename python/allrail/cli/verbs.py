@@ -50,4 +50,10 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Trust": (Verb("schema", "print the JSON schema of a scenario or a plan"),),
 }
 
+HELP = "help"
+SEPARATE = {"reproduce": "allrail-reproduce"}
+"""Commands of packages beside this one, by name; the folder in a clone has the command's name."""
+
 VERBS: dict[str, Verb] = {verb.name: verb for verbs in SECTIONS.values() for verb in verbs}
+OWN = (*VERBS, HELP)
+"""Names that no other package can take."""
