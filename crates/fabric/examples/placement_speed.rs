@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use allrail_fabric::placement::{Choice, Floor, Histogram, Mixes, Options, Unit, place};
+use allrail_fabric::placement::{Choice, Histogram, Mixes, Options, Unit, place, read_floor};
 
 fn best<T>(runs: u32, mut work: impl FnMut() -> T) -> Duration {
     let one = |_| {
@@ -33,7 +33,7 @@ fn histogram() -> Histogram {
 fn main() {
     let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [2, 2],
                                      "grid": [1000, 1000], "switch_radix": 64 });
-    let floor = Floor::read(&fabric).expect("a mesh");
+    let floor = read_floor(&fabric).expect("a mesh");
     let plain = Options::default();
     for side in [1000u32, 500] {
         let time = best(20, || place(&floor, &mut floor.empty(), &[side * side], plain));

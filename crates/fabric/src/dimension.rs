@@ -6,8 +6,8 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kinds::{self, Reach};
-use crate::{Packet, Wiring};
+use crate::packet::Packet;
+use crate::wiring::Wiring;
 
 /// How the NPUs of a dimension are joined.
 #[derive(
@@ -164,6 +164,14 @@ impl Dimension {
         }
     }
 
+    /// What cables join, as one dimension that counts over them.
+    #[must_use]
+    pub fn over_cables(wiring: Wiring) -> Self {
+        let (size, rate, latency) = (wiring.places(), wiring.rate(), wiring.shortest());
+        let dimension = Self::new(Kind::Switch, size, 1, rate, latency);
+        Self { wiring: Some(wiring), ..dimension }
+    }
+
     /// It without what a topology alone says: as a file has it.
     #[must_use]
     pub fn written(&self) -> Self {
@@ -216,30 +224,6 @@ impl Dimension {
             (_, 0) => whole,
             (payload, header) => whole.fraction(payload, payload + header),
         }
-    }
-
-    /// The first `size` places of it, as a dimension: behind a switch as they are, fully connected with
-    /// the links among them alone. `None` of a ring, whose part is a line.
-    ///
-    /// ```
-    /// use allrail_fabric::Dimension;
-    /// let of = |kind| -> Dimension {
-    ///     let keys = format!(r#"{{"kind": "{kind}", "size": 8, "bandwidth": "70 GB/s", "latency": "1 us"}}"#);
-    ///     serde_json::from_str(&keys).unwrap()
-    /// };
-    /// assert_eq!(of("switch").cut(2).unwrap().bandwidth.to_string(), "560 Gb/s");
-    /// assert_eq!(of("fully_connected").cut(2).unwrap().bandwidth.to_string(), "80 Gb/s");
-    /// assert!(of("ring").cut(2).is_none());
-    /// ```
-    #[must_use]
-    pub fn cut(&self, size: u32) -> Option<Self> {
-        let share = match kinds::of(self.kind).reach() {
-            _ if size == self.size || size < SMALLEST => self.bandwidth,
-            Reach::Switch => self.bandwidth,
-            Reach::Peers => self.bandwidth.fraction(u64::from(size - 1), u64::from(self.size - 1)),
-            Reach::Neighbours => return None,
-        };
-        Some(Self { size, bandwidth: share, ..self.clone() })
     }
 
     /// The bytes of the headers of so many bytes of payload.

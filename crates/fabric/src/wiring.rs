@@ -30,7 +30,6 @@ use allrail_core::{Bandwidth, Time};
 use crate::graph::paths::Paths;
 use crate::graph::trunk::Trunk;
 use crate::graph::{Graph, NodeId};
-use crate::{Dimension, Kind};
 
 /// What messages that are under way at once make of the cables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -138,26 +137,30 @@ impl Wiring {
         Self { cables: Arc::new(cables), lines, places, parts: vec![(places, 1)] }
     }
 
-    /// All NPUs of a graph as one dimension; of so many planes that are alike.
+    /// The cables among all NPUs of a graph; of so many planes that are alike.
     #[must_use]
-    pub fn of_npus(graph: Graph, planes: u64) -> Dimension {
-        Self::new(graph, planes, None).dimension()
+    pub fn of_npus(graph: Graph, planes: u64) -> Self {
+        Self::new(graph, planes, None)
     }
 
-    /// Domains that a graph joins by their ports, as one dimension.
+    /// The cables among domains that a graph joins by their ports.
     #[must_use]
-    pub fn of_domains(graph: Graph, planes: u64, ports: Ports) -> Dimension {
-        Self::new(graph, planes, Some(ports)).dimension()
+    pub fn of_domains(graph: Graph, planes: u64, ports: Ports) -> Self {
+        Self::new(graph, planes, Some(ports))
     }
 
-    fn dimension(self) -> Dimension {
-        let (size, rate) = (self.places, self.cables.rate);
-        let dimension = Dimension::new(Kind::Switch, size, 1, rate, self.shortest());
-        Dimension { wiring: Some(self), ..dimension }
+    /// How many places of the job they join.
+    pub(crate) fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// What an NPU has at most, per direction.
+    pub(crate) fn rate(&self) -> Bandwidth {
+        self.cables.rate
     }
 
     /// A way that no message is faster than: its two ends.
-    fn shortest(&self) -> Time {
+    pub(crate) fn shortest(&self) -> Time {
         let graph = &self.cables.graph;
         let of = |npu| graph.neighbours(npu).iter().map(|(_, link)| graph.link(*link).wire.latency);
         let least = (0..graph.npus()).map(NodeId).flat_map(of).min().unwrap_or(Time::ZERO);

@@ -1,6 +1,6 @@
 //! Shortest paths through a [`Trunk`], found per destination when they are asked for.
 //!
-//! Distances count links. They are kept, one byte for a node and destination, up to [`KEPT`] bytes;
+//! Distances count links. They are kept, one byte for a node and destination, up to `KEPT` bytes;
 //! beyond that all are forgotten and found again: a large network is asked for few phases.
 
 use super::trunk::Trunk;

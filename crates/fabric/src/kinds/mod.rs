@@ -6,7 +6,7 @@ mod switch;
 
 use allrail_core::Bandwidth;
 
-use crate::{Dimension, Kind};
+use crate::dimension::{Dimension, Kind, SMALLEST};
 
 /// A directed link inside one instance of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,6 +102,32 @@ pub fn of(kind: Kind) -> &'static dyn Topology {
         Kind::Ring => &ring::Ring,
         Kind::FullyConnected => &fully_connected::FullyConnected,
         Kind::Switch => &switch::Switch,
+    }
+}
+
+impl Dimension {
+    /// The first `size` places of it, as a dimension: behind a switch as they are, fully connected with
+    /// the links among them alone. `None` of a ring, whose part is a line.
+    ///
+    /// ```
+    /// use allrail_fabric::Dimension;
+    /// let of = |kind| -> Dimension {
+    ///     let keys = format!(r#"{{"kind": "{kind}", "size": 8, "bandwidth": "70 GB/s", "latency": "1 us"}}"#);
+    ///     serde_json::from_str(&keys).unwrap()
+    /// };
+    /// assert_eq!(of("switch").cut(2).unwrap().bandwidth.to_string(), "560 Gb/s");
+    /// assert_eq!(of("fully_connected").cut(2).unwrap().bandwidth.to_string(), "80 Gb/s");
+    /// assert!(of("ring").cut(2).is_none());
+    /// ```
+    #[must_use]
+    pub fn cut(&self, size: u32) -> Option<Self> {
+        let share = match of(self.kind).reach() {
+            _ if size == self.size || size < SMALLEST => self.bandwidth,
+            Reach::Switch => self.bandwidth,
+            Reach::Peers => self.bandwidth.fraction(u64::from(size - 1), u64::from(self.size - 1)),
+            Reach::Neighbours => return None,
+        };
+        Some(Self { size, bandwidth: share, ..self.clone() })
     }
 }
 

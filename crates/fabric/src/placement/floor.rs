@@ -10,22 +10,20 @@
 //! A fat tree has no boards: each NPU counts as one.
 
 use allrail_core::Bandwidth;
-use serde_json::Value;
 
 use super::boards::{Block, Boards};
 use super::boxes;
 use super::greedy::find;
 use super::locality::{Leaves, find_near};
-use super::request::{Request, Size};
+use super::request::{Request, Size, Unit};
 use super::shape::{Choice, Shape, shapes, turned};
 use super::torus;
 use crate::FabricError;
 use crate::graph::Wire;
-use crate::topologies::{self, fat_tree, hammingmesh, hammingmesh_3d};
 
 /// What a job's block may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+pub(crate) enum Rule {
     /// Any rows crossed with any columns.
     SubGrid,
     /// Any planes crossed with any rows and columns, of a mesh of boards with these sides.
@@ -39,130 +37,22 @@ enum Rule {
 pub struct Floor {
     /// Such as `hammingmesh`.
     pub topology: &'static str,
-    board: Vec<u64>,
+    /// NPUs of a board along each dimension.
+    pub(crate) board: Vec<u64>,
     /// Boards that the fabric's file names as failed, as row and column.
     pub failed: Vec<[u32; 2]>,
     /// What a board can send into the network, over all planes.
     pub board_bandwidth: Bandwidth,
     /// The leaf switches of rows and columns; one leaf where there is no upper level.
     pub leaves: Leaves,
-    rule: Rule,
+    /// What a job's block may be.
+    pub(crate) rule: Rule,
 }
-
-/// Keys of every topology that name failed parts; boards are not among them.
-const PARTS: [&str; 2] = ["failed_nodes", "failed_links"];
 
 /// One of the shapes that a job may take: its sides along the dimensions of the floor.
 type Sides = Vec<u32>;
 
 impl Floor {
-    /// Reads a mapping with `topology` and its keys.
-    ///
-    /// # Errors
-    /// It is no such mapping, or jobs cannot be placed on that topology.
-    pub fn read(fabric: &Value) -> Result<Self, FabricError> {
-        let topology = topologies::read(fabric.clone())?;
-        for key in PARTS {
-            if fabric.get(key).and_then(Value::as_array).is_some_and(|parts| !parts.is_empty()) {
-                return Err(FabricError::new(
-                    format!("fabric.{key}"),
-                    &fabric[key],
-                    "jobs are placed on whole boards",
-                    "leave it out; a `hammingmesh` takes `failed_boards`",
-                ));
-            }
-        }
-        topology.floor().ok_or_else(|| {
-            FabricError::new(
-                "fabric.topology",
-                topology.tag(),
-                "it has no boards to place jobs on",
-                "jobs are placed on a `hammingmesh`, a `hammingmesh_3d`, a `torus` or a `fat_tree`",
-            )
-        })
-    }
-
-    /// The boards of a validated `HammingMesh`.
-    #[must_use]
-    pub fn of_mesh(mesh: &hammingmesh::HammingMesh) -> Self {
-        Self {
-            topology: hammingmesh::TAG,
-            board: mesh.board.map(u64::from).to_vec(),
-            board_bandwidth: {
-                // Along an axis of one board cables lead back to it.
-                let [x, y] = mesh.grid;
-                let sides: Vec<u32> = (mesh.board.into_iter().zip([y, x]))
-                    .filter(|(_, boards)| *boards > 1 || x * y == 1)
-                    .map(|(side, _)| side)
-                    .collect();
-                at_edges(
-                    &sides,
-                    mesh.board.iter().map(|&side| u64::from(side)).product(),
-                    mesh.planes,
-                    mesh.link,
-                )
-            },
-            failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
-            leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
-            rule: Rule::SubGrid,
-        }
-    }
-
-    /// The boards of a validated `HammingMesh` of three dimensions.
-    #[must_use]
-    pub fn of_mesh_3d(mesh: &hammingmesh_3d::HammingMesh3d) -> Self {
-        let alone = mesh.grid.iter().all(|&boards| boards == 1);
-        let ends = mesh.board.into_iter().zip(mesh.grid);
-        // Along a dimension of one board cables lead back to it.
-        let sides: Vec<u32> =
-            ends.filter(|(_, boards)| *boards > 1 || alone).map(|(side, _)| side).collect();
-        let npus = mesh.board.iter().map(|&side| u64::from(side)).product();
-        let [planes, rows, columns] = mesh.grid;
-        Self {
-            topology: hammingmesh_3d::TAG,
-            board: mesh.board.map(u64::from).to_vec(),
-            board_bandwidth: at_edges(&sides, npus, mesh.planes, mesh.link),
-            failed: Vec::new(),
-            leaves: Leaves::of(planes, rows * columns, u32::MAX),
-            rule: Rule::SubBoxes(mesh.grid),
-        }
-    }
-
-    /// The boards of a validated torus.
-    #[must_use]
-    pub fn of_torus(torus: &topologies::torus::Torus) -> Self {
-        let on_board = |dimension| torus.board.get(dimension).copied().unwrap_or(1);
-        let sides: Vec<u32> =
-            torus.shape.iter().enumerate().map(|(d, &size)| size / on_board(d)).collect();
-        let columns: u32 = sides[1..].iter().product();
-        Self {
-            topology: topologies::torus::TAG,
-            board: (0..sides.len()).map(|d| u64::from(on_board(d))).collect(),
-            board_bandwidth: at_edges(
-                &(0..sides.len()).map(on_board).collect::<Vec<u32>>(),
-                (0..sides.len()).map(|d| u64::from(on_board(d))).product(),
-                torus.planes,
-                torus.link,
-            ),
-            failed: Vec::new(),
-            leaves: Leaves::of(sides[0], columns, u32::MAX),
-            rule: Rule::Contiguous(sides),
-        }
-    }
-
-    /// The NPUs of a validated fat tree, each as a board.
-    #[must_use]
-    pub fn of_tree(tree: &fat_tree::FatTree) -> Self {
-        Self {
-            topology: fat_tree::TAG,
-            board: vec![1, 1],
-            board_bandwidth: times(tree.link.bandwidth, u64::from(tree.planes)),
-            failed: Vec::new(),
-            leaves: Leaves { of_rows: vec![0], of_columns: tree.leaves() },
-            rule: Rule::SubGrid,
-        }
-    }
-
     /// NPUs of a board.
     #[must_use]
     pub fn per_board(&self) -> u64 {
@@ -251,6 +141,35 @@ impl Floor {
         self.leaves.of_columns.len() as u32
     }
 
+    /// The boards that a job of a size asks for: whole ones. `None` if they are more than there are.
+    #[must_use]
+    pub fn request(&self, size: Size, unit: Unit) -> Option<Request> {
+        let whole = |count: u64, each: u64| match unit {
+            Unit::Boards => count,
+            Unit::Npus => count.div_ceil(each),
+        };
+        let request = match size {
+            Size::Count(count) => {
+                Request::Boards(u32::try_from(whole(count, self.per_board())).ok()?)
+            }
+            Size::Sides([rows, columns]) => {
+                let [high, wide] = self.board();
+                Request::Sides(Shape {
+                    rows: u32::try_from(whole(rows, high)).ok()?,
+                    columns: u32::try_from(whole(columns, wide)).ok()?,
+                })
+            }
+            Size::Cuboid(sides) => {
+                let mut boards = [0; 3];
+                for ((to, side), each) in boards.iter_mut().zip(sides).zip(self.sides_of_board()) {
+                    *to = u32::try_from(whole(side, *each)).ok()?;
+                }
+                Request::Cuboid(boards)
+            }
+        };
+        (u64::from(request.boards()?) <= self.boards()).then_some(request)
+    }
+
     /// All boards, failed ones among them.
     #[must_use]
     pub fn boards(&self) -> u64 {
@@ -306,12 +225,13 @@ impl Floor {
 }
 
 /// Two cables at the ends of every line of the `npus` NPUs of a board along these sides, in every plane.
-fn at_edges(sides: &[u32], npus: u64, planes: u32, link: Wire) -> Bandwidth {
+pub(crate) fn at_edges(sides: &[u32], npus: u64, planes: u32, link: Wire) -> Bandwidth {
     let cables: u64 = sides.iter().map(|&side| 2 * npus / u64::from(side)).sum();
     times(link.bandwidth, cables * u64::from(planes))
 }
 
-fn times(bandwidth: Bandwidth, links: u64) -> Bandwidth {
+/// The bandwidth of `links` alike links together.
+pub(crate) fn times(bandwidth: Bandwidth, links: u64) -> Bandwidth {
     let sum = bandwidth.bytes_per_second().saturating_mul(links);
     Bandwidth::from_bytes_per_second(sum).expect("a board has cables")
 }

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::floor::Floor;
-use super::request::{Request, Size};
+use super::request::{Request, Size, Unit};
 use super::shape::Choice;
 use crate::FabricError;
 
@@ -91,7 +91,7 @@ impl Histogram {
         for &(size, count) in &self.rows {
             // A shape that only fits with rows and columns exchanged waits for `transpose`.
             let turn = Choice { transpose: true, aspect: None };
-            let fits = size.on(floor, unit).and_then(|request| {
+            let fits = floor.request(size, unit).and_then(|request| {
                 let first = floor.shapes(request, turn).into_iter().next()?;
                 Some((request, first.iter().product()))
             });
@@ -128,17 +128,6 @@ impl Histogram {
         }
         Ok(sizes)
     }
-}
-
-/// What a size of a histogram counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Boards.
-    #[default]
-    Boards,
-    /// NPUs; a job has whole boards.
-    Npus,
 }
 
 /// A histogram of what jobs ask for in boards, to draw from.

@@ -7,9 +7,9 @@
 //! fat tree are there for comparison ([`Floor`]).
 //!
 //! ```
-//! use allrail_fabric::placement::{Floor, Options, place};
+//! use allrail_fabric::placement::{Options, place, read_floor};
 //! let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [4, 4] });
-//! let floor = Floor::read(&fabric).unwrap();
+//! let floor = read_floor(&fabric).unwrap();
 //! let placement = place(&floor, &mut floor.empty(), &[6u32, 9], Options::default());
 //! assert_eq!(placement.jobs[0].rows, [0, 1, 2]);
 //! assert_eq!(placement.left_out, [1], "3 x 3 do not fit beside 3 x 2");
@@ -26,6 +26,7 @@ mod mix;
 mod npus;
 mod place;
 mod queue;
+mod read;
 mod report;
 mod request;
 mod shape;
@@ -36,15 +37,17 @@ mod upper;
 pub use boards::{Block, Boards};
 pub use defragment::{Defragmentation, Move, Mover, defragment};
 pub use floor::Floor;
+pub(crate) use floor::{Rule, at_edges, times};
 pub use fold::Fold;
 pub use greedy::find;
 pub use locality::{Leaves, find_near};
-pub use mix::{Histogram, Mixes, Sizes, Unit};
+pub use mix::{Histogram, Mixes, Sizes};
 pub use npus::{Numbering, VirtualGrid};
 pub use place::{Options, Placed, Placement, place};
 pub use queue::{Arrival, Queue, Ran, Run, arrivals};
+pub use read::read_floor;
 pub use report::{place_mixes, run_queue};
-pub use request::{Request, Size};
+pub use request::{Request, Size, Unit};
 pub use shape::{Choice, Shape, shapes};
 pub use study::{Found, Map, Moved, PlacedMix, Study};
 pub use upper::{Upper, upper};

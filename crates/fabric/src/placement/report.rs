@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::defragment::Mover;
 use super::floor::Floor;
 use super::locality::Leaves;
-use super::mix::{Histogram, Unit};
+use super::mix::Histogram;
 use super::place::Options;
 use super::queue::{Arrival, Queue, arrivals};
-use super::request::{Request, Size};
+use super::read::read_floor;
+use super::request::{Request, Size, Unit};
 use super::shape::Choice;
 use super::study::{Found, Study};
 use crate::FabricError;
@@ -66,7 +67,7 @@ impl Common {
             let hint = "help(allrail.placement.place) lists what it takes";
             FabricError::new("request", "malformed", error.to_string(), hint)
         })?;
-        let mut floor = Floor::read(&read.fabric)?;
+        let mut floor = read_floor(&read.fabric)?;
         floor.check_leaves(read.locality, read.leaf_boards)?;
         for (index, &(size, _)) in read.mix.iter().enumerate() {
             floor.check(format!("mix[{index}].size"), size)?;
@@ -214,7 +215,7 @@ pub fn run_queue(
         let job = |(index, &(at, duration, size)): (usize, &(Time, Time, Size))| {
             floor.check(format!("trace[{index}].size"), size)?;
             // What is larger than the floor never fits, however much larger.
-            let asks = size.on(&floor, read.unit).unwrap_or(Request::Boards(u32::MAX));
+            let asks = floor.request(size, read.unit).unwrap_or(Request::Boards(u32::MAX));
             Ok(Arrival { at, duration, asks })
         };
         read.trace.iter().enumerate().map(job).collect::<Result<Vec<_>, FabricError>>()?

@@ -6,8 +6,6 @@
 
 use std::fmt;
 
-use super::floor::Floor;
-use super::mix::Unit;
 use super::shape::Shape;
 
 /// A size as a file has it, in boards or NPUs.
@@ -42,35 +40,17 @@ impl Size {
             Self::Cuboid(sides) => Some(sides.len()),
         }
     }
+}
 
-    /// The boards that it asks for: whole ones. `None` if they are more than `floor` has.
-    #[must_use]
-    pub fn on(self, floor: &Floor, unit: Unit) -> Option<Request> {
-        let whole = |count: u64, each: u64| match unit {
-            Unit::Boards => count,
-            Unit::Npus => count.div_ceil(each),
-        };
-        let request = match self {
-            Self::Count(count) => {
-                Request::Boards(u32::try_from(whole(count, floor.per_board())).ok()?)
-            }
-            Self::Sides([rows, columns]) => {
-                let [high, wide] = floor.board();
-                Request::Sides(Shape {
-                    rows: u32::try_from(whole(rows, high)).ok()?,
-                    columns: u32::try_from(whole(columns, wide)).ok()?,
-                })
-            }
-            Self::Cuboid(sides) => {
-                let mut boards = [0; 3];
-                for ((to, side), each) in boards.iter_mut().zip(sides).zip(floor.sides_of_board()) {
-                    *to = u32::try_from(whole(side, *each)).ok()?;
-                }
-                Request::Cuboid(boards)
-            }
-        };
-        (u64::from(request.boards()?) <= floor.boards()).then_some(request)
-    }
+/// What a size of a histogram counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Boards.
+    #[default]
+    Boards,
+    /// NPUs; a job has whole boards.
+    Npus,
 }
 
 impl From<u64> for Size {

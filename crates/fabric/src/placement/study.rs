@@ -15,9 +15,9 @@ use rayon::prelude::*;
 use super::boards::{Block, Boards};
 use super::defragment::{Mover, defragment};
 use super::floor::Floor;
-use super::mix::{Histogram, Mixes, Unit};
+use super::mix::{Histogram, Mixes};
 use super::place::{Options, Placement, place};
-use super::request::Request;
+use super::request::{Request, Unit};
 use super::upper::{Upper, upper};
 use crate::FabricError;
 

@@ -20,7 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
+use super::drawing::{Drawing, Picture};
+use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{DragonflyRouting, Routing};
 use crate::{Dimension, FabricError};

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Counts, Drawing, GraphTopology, Summing};
+use super::drawing::Drawing;
+use super::topology::{Counts, GraphTopology, Summing};
 use crate::graph::{Graph, NodeId};
 use crate::{Dimension, FabricError};
 

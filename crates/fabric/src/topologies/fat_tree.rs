@@ -21,10 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::dimension::cables;
+use super::drawing::Drawing;
+use super::topology::{Counts, GraphTopology, Summing};
 use super::tree::Tree;
-use super::{Counts, Drawing, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::placement::Floor;
+use crate::placement::{Floor, Leaves, Rule, times};
 use crate::{Dimension, FabricError, Kind};
 
 /// The tag in fabric files.
@@ -86,7 +87,7 @@ impl FatTree {
     }
 
     /// The leaf of each NPU.
-    pub(crate) fn leaves(&self) -> Vec<u32> {
+    fn leaves(&self) -> Vec<u32> {
         let tree = self.tree();
         (0..u64::from(self.npus)).map(|npu| tree.leaf_of(npu) as u32).collect()
     }
@@ -188,7 +189,14 @@ impl GraphTopology for FatTree {
     }
 
     fn floor(&self) -> Option<Floor> {
-        Some(Floor::of_tree(self))
+        Some(Floor {
+            topology: TAG,
+            board: vec![1, 1],
+            board_bandwidth: times(self.link.bandwidth, u64::from(self.planes)),
+            failed: Vec::new(),
+            leaves: Leaves { of_rows: vec![0], of_columns: self.leaves() },
+            rule: Rule::SubGrid,
+        })
     }
 
     fn drawing(&self) -> Drawing {

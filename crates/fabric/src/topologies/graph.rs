@@ -23,7 +23,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, Entry, GraphTopology, Summing};
+use super::drawing::Drawing;
+use super::entry::Entry;
+use super::topology::{Counts, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire, measure};
 use crate::{Dimension, FabricError};
 

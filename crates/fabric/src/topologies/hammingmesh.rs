@@ -38,11 +38,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::drawing::{Drawing, Picture};
 use super::global::Global;
 use super::lines::{self, Axis};
-use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
+use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::placement::Floor;
+use crate::placement::{Floor, Leaves, Rule, at_edges};
 use crate::routing::hammingmesh::Variant;
 use crate::routing::{Adaptive, HammingMeshRouting, Routing};
 use crate::{Dimension, FabricError};
@@ -144,7 +145,7 @@ impl HammingMesh {
     }
 
     /// The leaf of each board in its row's network (axis 0) or its column's (axis 1), by its first end.
-    pub(crate) fn leaves(&self, axis: usize) -> Vec<u32> {
+    fn leaves(&self, axis: usize) -> Vec<u32> {
         let [rows, columns] = self.both();
         let network = if axis == 0 { rows.network } else { columns.network };
         let leaf = |board| network.as_ref().map_or(0, |one| one.leaf_of(2 * board) as u32);
@@ -330,11 +331,21 @@ impl GraphTopology for HammingMesh {
     }
 
     fn floor(&self) -> Option<Floor> {
-        Some(Floor::of_mesh(self))
-    }
-
-    fn as_mesh(&self) -> Option<&HammingMesh> {
-        Some(self)
+        // Along an axis of one board cables lead back to it.
+        let [x, y] = self.grid;
+        let sides: Vec<u32> = (self.board.into_iter().zip([y, x]))
+            .filter(|(_, boards)| *boards > 1 || x * y == 1)
+            .map(|(side, _)| side)
+            .collect();
+        let npus = self.board.iter().map(|&side| u64::from(side)).product();
+        Some(Floor {
+            topology: TAG,
+            board: self.board.map(u64::from).to_vec(),
+            board_bandwidth: at_edges(&sides, npus, self.planes, self.link),
+            failed: self.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
+            leaves: Leaves { of_rows: self.leaves(1), of_columns: self.leaves(0) },
+            rule: Rule::SubGrid,
+        })
     }
 
     fn drawing(&self) -> Drawing {

@@ -19,11 +19,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::drawing::Drawing;
 use super::global::Global;
 use super::lines::{self, Axis};
-use super::{Counts, Drawing, GraphTopology, Summing};
+use super::topology::{Counts, GraphTopology, Summing};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::placement::Floor;
+use crate::placement::{Floor, Leaves, Rule, at_edges};
 use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
@@ -189,7 +190,21 @@ impl GraphTopology for HammingMesh3d {
     }
 
     fn floor(&self) -> Option<Floor> {
-        Some(Floor::of_mesh_3d(self))
+        let alone = self.grid.iter().all(|&boards| boards == 1);
+        let ends = self.board.into_iter().zip(self.grid);
+        // Along a dimension of one board cables lead back to it.
+        let sides: Vec<u32> =
+            ends.filter(|(_, boards)| *boards > 1 || alone).map(|(side, _)| side).collect();
+        let npus = self.board.iter().map(|&side| u64::from(side)).product();
+        let [planes, rows, columns] = self.grid;
+        Some(Floor {
+            topology: TAG,
+            board: self.board.map(u64::from).to_vec(),
+            board_bandwidth: at_edges(&sides, npus, self.planes, self.link),
+            failed: Vec::new(),
+            leaves: Leaves::of(planes, rows * columns, u32::MAX),
+            rule: Rule::SubBoxes(self.grid),
+        })
     }
 
     fn drawing(&self) -> Drawing {

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::dimension::cables;
+use super::drawing::{Drawing, Picture};
 use super::hammingmesh::HammingMesh;
-use super::{Counts, Drawing, GraphTopology, Picture, Summing, or_adaptive};
+use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{HyperXRouting, Routing};
 use crate::{Dimension, FabricError, Kind};

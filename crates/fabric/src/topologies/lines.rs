@@ -4,9 +4,9 @@
 //! Along an axis of one board there is nothing to switch: a copper cable leads around the board, from
 //! each line's last NPU to its first, and makes a ring of it. A line of one NPU then has no cable at all.
 
-use super::Counts;
 use super::dimension::{cables, ring};
 use super::global::{Inner, Network};
+use super::topology::Counts;
 use crate::graph::{Builder, CableKind, NodeId, Wire};
 use crate::{Dimension, FabricError};
 

@@ -17,7 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Drawing, GraphTopology, Picture, Summing, grid_of};
+use super::drawing::{Drawing, Picture};
+use super::topology::{Counts, GraphTopology, Summing, grid_of};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::{Dimension, FabricError};
 

@@ -3,7 +3,7 @@
 //! Nobody names it in a file: a fabric with `dimensions` is one. See [`Fabric::graph`] for how it is wired. Cables count as
 //! copper, and it has no price: a dimension does not say what it is made of.
 
-use super::{Counts, GraphTopology};
+use super::topology::{Counts, GraphTopology};
 use crate::graph::{Graph, line_parts};
 use crate::{Dimension, Fabric, FabricError, kinds};
 

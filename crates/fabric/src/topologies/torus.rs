@@ -23,9 +23,10 @@ use allrail_core::{Time, counted};
 
 use super::checks;
 use super::dimension;
-use super::{Counts, Drawing, GraphTopology, Picture, Summing, grid_of, or_adaptive};
+use super::drawing::{Drawing, Picture};
+use super::topology::{Counts, GraphTopology, Summing, grid_of, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::placement::Floor;
+use crate::placement::{Floor, Leaves, Rule, at_edges};
 use crate::routing::{Routing, TorusRouting};
 use crate::wiring::Ports;
 use crate::{Dimension, FabricError, Wiring};
@@ -186,7 +187,8 @@ impl GraphTopology for Torus {
         let rate = wire.checked_mul(cables).unwrap_or(wire);
         let of = (0..u32::try_from(self.npus()).expect("validated")).collect();
         let ends = Ports { of, domain: self.last(), rate, link: None, way: Time::ZERO };
-        Ok(vec![inside, Wiring::of_domains(self.build()?, u64::from(self.planes), ends)])
+        let cables = Wiring::of_domains(self.build()?, u64::from(self.planes), ends);
+        Ok(vec![inside, Dimension::over_cables(cables)])
     }
 
     fn grid(&self) -> Option<[u32; 2]> {
@@ -194,7 +196,22 @@ impl GraphTopology for Torus {
     }
 
     fn floor(&self) -> Option<Floor> {
-        (self.twist == 0).then(|| Floor::of_torus(self))
+        if self.twist > 0 {
+            return None;
+        }
+        let on_board = |dimension| self.board.get(dimension).copied().unwrap_or(1);
+        let boards = (0..self.shape.len()).map(on_board).collect::<Vec<u32>>();
+        let sides: Vec<u32> =
+            self.shape.iter().zip(&boards).map(|(size, on_board)| size / on_board).collect();
+        let npus = boards.iter().map(|&side| u64::from(side)).product();
+        Some(Floor {
+            topology: TAG,
+            board: boards.iter().map(|&side| u64::from(side)).collect(),
+            board_bandwidth: at_edges(&boards, npus, self.planes, self.link),
+            failed: Vec::new(),
+            leaves: Leaves::of(sides[0], sides[1..].iter().product(), u32::MAX),
+            rule: Rule::Contiguous(sides),
+        })
     }
 
     fn drawing(&self) -> Drawing {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use allrail_fabric::placement::{Boards, Choice, Floor, Options, Request, place};
+use allrail_fabric::placement::{Boards, Choice, Floor, Options, Request, place, read_floor};
 use proptest::prelude::*;
 use serde_json::json;
 
 fn floor([x, y, z]: [u32; 3]) -> Floor {
     let fabric = json!({ "topology": "hammingmesh_3d", "board": [1, 2, 1], "grid": [x, y, z] });
-    Floor::read(&fabric).expect("a mesh")
+    read_floor(&fabric).expect("a mesh")
 }
 
 /// Subsets of `0 .. all` with `count` members.

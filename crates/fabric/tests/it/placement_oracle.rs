@@ -1,7 +1,7 @@
 //! The greedy search against an exhaustive one on tiny meshes, and what must hold of every placement.
 
 use allrail_fabric::placement::{
-    Block, Boards, Choice, Floor, Leaves, Options, Placed, Shape, find, find_near, place,
+    Block, Boards, Choice, Leaves, Options, Placed, Shape, find, find_near, place, read_floor,
 };
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ proptest! {
             _ => serde_json::json!({
                 "topology": tag, "npus": 64, "switch_radix": 16, "levels": 2 }),
         };
-        let floor = Floor::read(&fabric).expect("a fabric");
+        let floor = read_floor(&fabric).expect("a fabric");
         let mut free = floor.empty();
         for (row, column) in failed {
             free.fail(row % free.rows(), column % free.columns());

@@ -6,12 +6,12 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::FabricError;
 use allrail_fabric::placement::{
     Arrival, Floor, Histogram, Mover, Options, Placement, Queue, Ran, Run, Unit, arrivals,
-    defragment, place,
+    defragment, place, read_floor,
 };
 use proptest::prelude::*;
 
 fn mesh(side: u32) -> Floor {
-    Floor::read(&serde_json::json!({
+    read_floor(&serde_json::json!({
         "topology": "hammingmesh", "board": [2, 2], "grid": [side, side] }))
     .expect("a mesh")
 }

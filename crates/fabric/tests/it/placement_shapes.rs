@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use allrail_core::{Bandwidth, Bytes};
 use allrail_fabric::FabricError;
 use allrail_fabric::placement::{
-    Choice, Floor, Mover, Options, Request, Shape, defragment, place, place_mixes, run_queue,
+    Choice, Floor, Mover, Options, Request, Shape, defragment, place, place_mixes, read_floor,
+    run_queue,
 };
 use serde_json::{Value, json};
 
 fn mesh(side: u32, failed: &[[u32; 2]]) -> Floor {
-    Floor::read(&json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [side, side],
+    read_floor(&json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [side, side],
                          "failed_boards": failed }))
     .expect("a mesh")
 }

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use allrail_fabric::placement::{Choice, Floor, Histogram, Options, Study, Unit, Upper};
+use allrail_fabric::placement::{Choice, Histogram, Options, Study, Unit, Upper, read_floor};
 
 /// Boards of the grid's side, NPUs of the board's side.
 type Mesh = (u32, u32);
@@ -24,7 +24,7 @@ fn histogram(name: &str) -> Histogram {
 fn study(name: &str, (side, npus): Mesh, options: Options, count: u64, failed: u64) -> Vec<Row> {
     let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [npus, npus],
                                      "grid": [side, side], "switch_radix": 64 });
-    let mut floor = Floor::read(&fabric).expect("a mesh");
+    let mut floor = read_floor(&fabric).expect("a mesh");
     floor.leaves = allrail_fabric::placement::Leaves::of(side, side, 16);
     let histogram = histogram(name);
     let study = Study {

@@ -1,5 +1,6 @@
 //! What `allrail place` asks and is told, with `run`: the first mix's jobs run at once.
 
+use std::any::Any;
 use std::ops::ControlFlow;
 
 use allrail_fabric::placement::{Placed, place_mixes};
@@ -37,7 +38,8 @@ pub fn place(
     let fabric = request["fabric"].clone();
     let told = place_mixes(request, observe)?;
     let topology = topologies::read(fabric)?;
-    let Some(mesh) = topology.as_mesh() else {
+    let any: &dyn Any = topology.as_ref();
+    let Some(mesh) = any.downcast_ref::<HammingMesh>() else {
         let why = format!("jobs run on a `hammingmesh`, not on a `{}`", topology.tag());
         return Err(refuse(why, "leave it out, or take a `hammingmesh`"));
     };

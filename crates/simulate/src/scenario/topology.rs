@@ -59,7 +59,8 @@ impl Topology {
     /// # Errors
     /// It cannot be built.
     pub(crate) fn first_npus(&self, npus: u32) -> Result<Fabric, SimulateError> {
-        let mut all = Wiring::of_npus(self.0.simulated()?, self.0.counts().planes);
+        let cables = Wiring::of_npus(self.0.simulated()?, self.0.counts().planes);
+        let mut all = Dimension::over_cables(cables);
         all.size = npus;
         all.wiring = all.wiring.map(|wiring| wiring.of_job(1, npus));
         Ok(self.named(vec![all]))

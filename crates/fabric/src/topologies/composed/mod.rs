@@ -38,7 +38,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::checks;
-use super::{Counts, Drawing, GraphTopology};
+use super::drawing::Drawing;
+use super::topology::{Counts, GraphTopology};
 use crate::dimension::SMALLEST;
 use crate::graph::{Builder, CableKind, Graph, MAX_CABLES, NodeId, Wire, line, line_parts};
 use crate::{Contention, Dimension, Fabric, FabricError, kinds};

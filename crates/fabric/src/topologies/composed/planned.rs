@@ -35,7 +35,8 @@ impl Composed {
         let rate = link.map_or(part, |link| link.min(part));
         let way = self.port_link.map_or(SHORT, |wire| wire.latency);
         let ports = Ends { of: ports, domain: self.inside.size, rate, link, way };
-        Ok(vec![self.inside.clone(), Wiring::of_domains(outside, planes, ports)])
+        let cables = Wiring::of_domains(outside, planes, ports);
+        Ok(vec![self.inside.clone(), Dimension::over_cables(cables)])
     }
 
     /// What joins domains, of the dimensions outside.

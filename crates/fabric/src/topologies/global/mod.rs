@@ -1,7 +1,7 @@
 //! What joins the boards of a mesh: a network of switches over a number of ends, one file a kind, one
 //! line in [`Global`].
 //!
-//! A [`Network`] is planned from the ends that it has to hold and the ports of a switch; ends that fit
+//! A `Network` is planned from the ends that it has to hold and the ports of a switch; ends that fit
 //! one switch get one, whatever the kind. It knows its switches and cables before it is built, and says
 //! at which switch each end hangs: ends that follow each other hang together.
 
