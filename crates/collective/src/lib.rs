@@ -14,6 +14,7 @@
 //! - [`rank`]: what one rank does in a plan, as exact ranges of elements.
 
 pub mod algorithm;
+mod charge;
 pub mod error;
 pub mod grid;
 pub mod hierarchical;
@@ -24,6 +25,7 @@ pub mod msccl;
 pub mod plan;
 pub mod program;
 pub mod rank;
+mod size_range;
 pub mod sizes;
 pub mod steps;
 mod unaware;
@@ -31,13 +33,12 @@ pub mod verify;
 pub mod window;
 mod wired;
 
-pub use algorithm::{Algorithm, Alike, Cost, LinkTime, OnLinks};
+pub use algorithm::{Algorithm, Alike, Cost, LinkTime, OnLinks, Pattern};
 pub use error::CollectiveError;
 pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};
 pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
 pub use program::Program;
-pub use sizes::SizeRange;
+pub use size_range::SizeRange;
 pub use steps::Steps;
-pub use unaware::Pattern;
 pub use window::Pace;

@@ -205,7 +205,7 @@ pub fn check_stages(
 
 impl CollectivePlan {
     /// From how many ranks of this dimension on ranks are counted in turn, chunk by chunk; 1 where that is
-    /// always the first. See [`Algorithm::turns`](crate::Algorithm::turns).
+    /// always the first. See [`Algorithm::turns`].
     #[must_use]
     pub fn turns(&self, dimension: DimensionId) -> u32 {
         let algorithm = self.algorithm(dimension);

@@ -18,7 +18,7 @@ use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::kinds::{self, Reach};
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Pattern};
 use crate::{Operation, Pace};
 
 /// How one operation of one algorithm is counted on one dimension.
@@ -40,18 +40,6 @@ pub(crate) struct Unaware {
     memory: u64,
     /// Of messages to everyone, how many are under way.
     window: Option<u32>,
-}
-
-/// The patterns of messages that ASTRA-sim knows. An algorithm says as which of them it is counted
-/// ([`crate::algorithm::OnLinks::unaware`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// From neighbour to neighbour, as often as there are others.
-    Ring,
-    /// To everyone at once.
-    Direct,
-    /// To partners whose distance doubles.
-    HalvingDoubling,
 }
 
 /// Bytes per second of an NPU's memory where nobody says otherwise.

@@ -24,9 +24,8 @@
 
 use allrail_fabric::Kind;
 
-use super::{Algorithm, Cost, LinkTime, OnLinks};
+use super::{Algorithm, Cost, LinkTime, OnLinks, Pattern};
 use crate::program::{Blocks, Combine};
-use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.

@@ -30,9 +30,8 @@
 
 use allrail_fabric::Kind;
 
-use super::{Algorithm, Cost, OnLinks};
+use super::{Algorithm, Cost, OnLinks, Pattern};
 use crate::program::{Blocks, Combine};
-use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.

@@ -19,7 +19,6 @@ pub mod ring_unidirectional;
 
 use allrail_fabric::Kind;
 
-use crate::unaware::Pattern;
 use crate::{CollectiveError, Operation, Program};
 
 pub use own::{Own, OwnPrograms};
@@ -66,6 +65,18 @@ pub struct OnLinks {
     /// Whether what a rank passes on goes through its memory as what it reduces does: read twice, written
     /// once.
     pub relays: bool,
+}
+
+/// The patterns of messages that ASTRA-sim knows. An algorithm says as which of them it is counted
+/// ([`OnLinks::unaware`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// From neighbour to neighbour, as often as there are others.
+    Ring,
+    /// To everyone at once.
+    Direct,
+    /// To partners whose distance doubles.
+    HalvingDoubling,
 }
 
 /// Steps in which every rank sends the same, so that one says them all.

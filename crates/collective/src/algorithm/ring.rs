@@ -35,9 +35,8 @@
 use allrail_fabric::Kind;
 
 use super::ring_unidirectional::Lane;
-use super::{Algorithm, Alike, Cost, LinkTime, OnLinks, saturating_steps};
+use super::{Algorithm, Alike, Cost, LinkTime, OnLinks, Pattern, saturating_steps};
 use crate::program::{Blocks, Combine};
-use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.

@@ -34,6 +34,9 @@
 use super::refusal;
 use crate::CollectiveError;
 
+/// The tag in scenario files of the all-reduce over [`pair`], which refusals name.
+pub(super) const RINGS: &str = "rings";
+
 /// Two edge-disjoint Hamiltonian cycles of a torus: the ranks in their order.
 ///
 /// # Errors
@@ -79,7 +82,7 @@ pub fn check_pair(rows: u32, columns: u32) -> Result<(), CollectiveError> {
         }
         None => "take `algorithm: ring`".to_owned(),
     };
-    Err(refusal(super::rings::TAG, rows, columns, why, hint))
+    Err(refusal(RINGS, rows, columns, why, hint))
 }
 
 /// One Hamiltonian cycle of a torus, the ranks in its order; on every grid of 2 ranks or more.

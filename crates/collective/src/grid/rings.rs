@@ -15,14 +15,11 @@ use super::{
 };
 use crate::{CollectiveError, Program, Steps};
 
-/// The tag in scenario files.
-pub(super) const TAG: &str = "rings";
-
 pub(super) struct Rings;
 
 impl GridAllReduce for Rings {
     fn tag(&self) -> &'static str {
-        TAG
+        hamiltonian::RINGS
     }
 
     fn about(&self) -> &'static str {
@@ -31,7 +28,7 @@ impl GridAllReduce for Rings {
 
     fn check(&self, rows: u32, columns: u32) -> Result<(), CollectiveError> {
         hamiltonian::check_pair(rows, columns)?;
-        check_size(TAG, rows, columns, true)
+        check_size(hamiltonian::RINGS, rows, columns, true)
     }
 
     fn program(&self, rows: u32, columns: u32) -> Program {

@@ -32,6 +32,7 @@
 //! ```
 
 mod chains;
+mod clock;
 mod convert;
 mod flow;
 mod prove;

@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use allrail_core::counted;
 
+use super::clock::{Clock, join, knows};
 use super::flow::{At, End, Flow, Origin};
 use super::value::{self, Value, is_of, ranks};
 use super::{Block, Buffer, File, Step, Wrong, title};
@@ -29,8 +30,6 @@ struct Held {
     written: Option<At>,
     read: Vec<At>,
 }
-
-type Clock = Rc<[u32]>;
 
 struct Message {
     values: Vec<Value>,
@@ -435,15 +434,6 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
-}
-
-fn join(clock: &mut [u32], other: &[u32]) {
-    clock.iter_mut().zip(other).for_each(|(own, other)| *own = (*own).max(*other));
-}
-
-/// Whether a step is known to be over.
-fn knows(clock: &[u32], (block, step): At) -> bool {
-    clock[block] as usize > step
 }
 
 const fn name(buffer: Buffer) -> &'static str {
