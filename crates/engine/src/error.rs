@@ -6,7 +6,7 @@ use allrail_schedule::coordinate::{self, Cause};
 use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
 
-use crate::CollectiveId;
+use crate::progress::CollectiveId;
 
 /// A rule of the engine that was broken. The engine is as it was before the call.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

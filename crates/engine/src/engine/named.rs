@@ -12,7 +12,6 @@ use allrail_schedule::coordinate::messages::{Idle, Waits};
 use allrail_schedule::{Key, OperationName};
 
 use super::event::Home;
-use super::forget::MOST_IDLE;
 use crate::{Broken, CollectiveId, SignatureHash};
 
 /// Of how many calls of a name, the last ones, it is remembered what they were.
@@ -20,6 +19,9 @@ const KNOWN: usize = 4;
 
 /// How many calls a rank says at a time that it waits for.
 const MOST_TOLD: usize = 8;
+
+/// How many names one list has at most.
+const MOST_IDLE: usize = 1 << 15;
 
 /// A name, and how far its calls are.
 #[derive(Debug)]
