@@ -30,10 +30,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from allrail.calibrate.network import Calibrated, calibrate
-from allrail.calibrate.predict import default_us
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import Row, Table
+from allrail.measure.calibrate.network import Calibrated, calibrate
+from allrail.measure.calibrate.predict import default_us
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import Row, Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 

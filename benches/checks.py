@@ -276,7 +276,7 @@ def flips_in_parameters(rank: int, flips: int) -> tuple[int, int, str]:
     import torch
 
     import allrail.torch as art
-    from allrail.errors import TrainingError
+    from allrail.base.errors import TrainingError
 
     torch.set_num_threads(1)
     draw = random.Random(2)  # the same on both ranks
@@ -320,7 +320,7 @@ def train_quietly(rank: int, steps: int) -> int:
     import torch
 
     import allrail.torch as art
-    from allrail.errors import TrainingError
+    from allrail.base.errors import TrainingError
 
     torch.set_num_threads(1)
     model = torch.nn.Sequential(

@@ -8,7 +8,7 @@ simulate` says of the same collective on the preset under the default schedule. 
 has the links of an H100's. NVIDIA's switches sum all-reduces (NVLS) from H100 on unless they are
 told not to, which `dgx-h100-nvls` has and `dgx-h100` has not.
 
-    python benches/network_accuracy.py --write python/allrail/network_accuracy.csv
+    python benches/network_accuracy.py --write python/allrail/results/network_accuracy.csv
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from allrail.calibrate.predict import default_us, part_of
-from allrail.calibrate.read import read_tables
+from allrail.measure.calibrate.predict import default_us, part_of
+from allrail.measure.calibrate.read import read_tables
 from allrail.scenario import load_fabric
 
 BESIDE = Path(__file__).parents[2] / "shared" / "reference"

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from allrail.cli.layout_job import job_of
 from allrail.cli.layout_rows import no_tool
 from allrail.cli.options import OfModel
-from allrail.layouts import search, space
-from allrail.layouts.budget import Budget
-from allrail.layouts.choice import WITHIN
+from allrail.search.layouts import search, space
+from allrail.search.layouts.budget import Budget
+from allrail.search.layouts.choice import WITHIN
 
 
 @dataclass(frozen=True, slots=True)

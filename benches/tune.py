@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from allrail.api import simulate_many
 from allrail.scenario import load_scenario
-from allrail.tuning.run import TRIALS, search
-from allrail.tuning.space import knobs
+from allrail.search.tuning.run import TRIALS, search
+from allrail.search.tuning.space import knobs
+from allrail.simulation.api import simulate_many
 
 ROOT = Path(__file__).parents[1]
 SEEDS = 10

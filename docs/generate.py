@@ -77,9 +77,9 @@ def algorithms_page() -> str:
 
 def fabrics_page() -> str:
     """Return the presets, with the source of every number."""
-    from allrail.graphs import count
     from allrail.scenario import GraphFabric, load_any_fabric, preset_names
     from allrail.scenario.fields import table
+    from allrail.simulation.graphs import count
 
     lines = [
         "# Fabric presets",
@@ -275,7 +275,7 @@ def _text(value: object) -> str:
 
 def pages() -> dict[str, str]:
     """Return every generated file of docs/reference by its name."""
-    from allrail.schemas import schema
+    from allrail.output.schemas import schema
 
     texts = {
         "cli.md": cli_page(),

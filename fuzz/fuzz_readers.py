@@ -25,21 +25,21 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from allrail.calibrate.fit import fit
-from allrail.calibrate.read import read_tables
-from allrail.errors import InputError
-from allrail.files import write_text
+from allrail.base.errors import InputError
+from allrail.base.files import write_text
+from allrail.base.manifest import NAME, Manifest
 from allrail.formats.astra_sim import read_case
-from allrail.manifest import NAME, Manifest
-from allrail.plans import Plan
-from allrail.report.saved import saved_page
+from allrail.measure.calibrate.fit import fit
+from allrail.measure.calibrate.read import read_tables
+from allrail.output.record_trace import trace_gzip
+from allrail.output.report.saved import saved_page
+from allrail.results.plans import Plan
 from allrail.runtime import record
 from allrail.runtime.report import report_of
-from allrail.runtime.trace import trace_gzip
 from allrail.scenario import load_scenario
-from allrail.sweeps.journal import Journal
-from allrail.sweeps.study import load_study
-from allrail.sweeps.table import frame
+from allrail.search.sweeps.journal import Journal
+from allrail.search.sweeps.study import load_study
+from allrail.search.sweeps.table import frame
 from allrail_reproduce.astra_sim import FOLDER
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -65,9 +65,9 @@ def allrail_cli(capsys, monkeypatch) -> Iterator[Callable[..., Outcome]]:
 
     Every table that a command prints is held against the rule of headings (`headings.py`).
     """
-    from allrail import plugins
     from allrail.cli import output
     from allrail.cli.main import main
+    from allrail.simulation import plugins
 
     units: list[str] = []
     plain = output.table

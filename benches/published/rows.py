@@ -108,7 +108,7 @@ def _publications() -> Iterator[tuple[str, Reproduction]]:
         asked = horovod.cases_of(full=True, small=False)
         yield "horovod", Reproduction("", horovod.rows_of(dict.fromkeys(asked, answer)))
         yield "astra-sim", astra_sim.run()
-    with patch("allrail.graphs.measure", _measured):
+    with patch("allrail.simulation.graphs.measure", _measured):
         yield "hammingmesh", hammingmesh.run(simulate=_core, cache=False)
     yield "hammingmesh-workloads", workloads.run(simulate=_step, cache=False)
 
@@ -122,8 +122,8 @@ def _stand_ins() -> ExitStack:
         return collective if has is None else training
 
     places: dict[str, Any] = {
-        "allrail.api.simulate": simulated,
-        "allrail.api.simulate_many": lambda trees, **_: [collective for _ in trees],
+        "allrail.simulation.api.simulate": simulated,
+        "allrail.simulation.api.simulate_many": lambda trees, **_: [collective for _ in trees],
     }
     many = "simulate_many"
     for module in ("themis_workloads", "bytescheduler.work"):
@@ -166,7 +166,7 @@ def _collective() -> Any:
 
 @cache
 def _training() -> Any:
-    from allrail.api import simulate
+    from allrail.simulation.api import simulate
 
     model = {"layers": [{"name": "dense", "dense": {"inputs": 4, "outputs": 4}}]}
     work = {"model": model, "batch_per_replica": 1, "compute": {"device": "a100"}}
@@ -176,7 +176,7 @@ def _training() -> Any:
 
 def _measured(fabric: str) -> dict[str, Any]:
     """What is counted; distances take seconds on the large fabrics."""
-    from allrail.graphs import count
+    from allrail.simulation.graphs import count
 
     return {**count(fabric), "diameter_bfs": 1}
 

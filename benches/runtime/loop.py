@@ -17,9 +17,9 @@ from job import GIGABIT, Worker, run_on
 from steps import CASES, Case
 from ways import Scheduled, model_of
 
+from allrail.measure.verify import verify
 from allrail.runtime.record import Record, read
 from allrail.runtime.steps import steps_of
-from allrail.verify import verify
 from testbed import Network
 
 _RATES = {"1000": GIGABIT, "500": GIGABIT // 2}

@@ -15,8 +15,8 @@ from steps import CASES, Case, slowest
 from ways import Scheduled, Way, model_of, take_turns
 
 import allrail.torch as art
+from allrail.search.tuning.live import TRIALS
 from allrail.torch import timed
-from allrail.tuning.live import TRIALS
 
 _PROFILES = ("vgg16", "resnet50", "bert")
 _BEGUN: tuple[str | None, ...] = (None, "16 MiB")

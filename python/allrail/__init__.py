@@ -18,12 +18,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allrail.api import advise, plan, simulate, simulate_many
-    from allrail.assumptions import WhatIf, what_if
-    from allrail.errors import AllrailError, InputError, TrainingError
-    from allrail.plans import Plan
-    from allrail.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
-    from allrail.result import CollectivesResult, Result
+    from allrail.base.errors import AllrailError, InputError, TrainingError
+    from allrail.results.plans import Plan
+    from allrail.results.result import CollectivesResult, Result
+    from allrail.results.traffic_result import TrafficResult
+    from allrail.results.training_result import TrainingResult
     from allrail.runtime.communicator import Communicator
     from allrail.scenario import (
         Collective,
@@ -37,22 +36,25 @@ if TYPE_CHECKING:
         load_scenario,
         preset_names,
     )
-    from allrail.sweeps import Swept, sweep
-    from allrail.traffic_result import TrafficResult
-    from allrail.training_result import TrainingResult
-    from allrail.tuning import Trial, Tuned, tune
-    from allrail.variants import Row, compare
+    from allrail.search.sweeps import Swept, sweep
+    from allrail.search.tuning import Trial, Tuned, tune
+    from allrail.simulation.api import advise, plan, simulate, simulate_many
+    from allrail.simulation.assumptions import WhatIf, what_if
+    from allrail.simulation.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
+    from allrail.simulation.variants import Row, compare
 
     __version__: str
 
 _HOMES = {
-    **dict.fromkeys(("advise", "plan", "simulate", "simulate_many"), "api"),
-    **dict.fromkeys(("Row", "compare"), "variants"),
-    **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "errors"),
-    "Plan": "plans",
-    **dict.fromkeys(("CommTask", "chunk_scheduler", "load_plugin", "tensor_scheduler"), "plugins"),
+    **dict.fromkeys(("advise", "plan", "simulate", "simulate_many"), "simulation.api"),
+    **dict.fromkeys(("Row", "compare"), "simulation.variants"),
+    **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "base.errors"),
+    "Plan": "results.plans",
+    **dict.fromkeys(
+        ("CommTask", "chunk_scheduler", "load_plugin", "tensor_scheduler"), "simulation.plugins"
+    ),
     "Communicator": "runtime.communicator",
-    **dict.fromkeys(("CollectivesResult", "Result"), "result"),
+    **dict.fromkeys(("CollectivesResult", "Result"), "results.result"),
     **dict.fromkeys(
         (
             "Collective",
@@ -68,11 +70,11 @@ _HOMES = {
         ),
         "scenario",
     ),
-    **dict.fromkeys(("Swept", "sweep"), "sweeps"),
-    "TrafficResult": "traffic_result",
-    "TrainingResult": "training_result",
-    **dict.fromkeys(("Trial", "Tuned", "tune"), "tuning"),
-    **dict.fromkeys(("WhatIf", "what_if"), "assumptions"),
+    **dict.fromkeys(("Swept", "sweep"), "search.sweeps"),
+    "TrafficResult": "results.traffic_result",
+    "TrainingResult": "results.training_result",
+    **dict.fromkeys(("Trial", "Tuned", "tune"), "search.tuning"),
+    **dict.fromkeys(("WhatIf", "what_if"), "simulation.assumptions"),
 }
 
 __all__ = [

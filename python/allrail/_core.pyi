@@ -188,7 +188,7 @@ class Node:
 
 @final
 class PolicyProblem:
-    """What a chunk scheduler knows of a collective; `allrail.plugins.Problem` is made of it."""
+    """What a chunk scheduler knows of a collective, for `allrail.simulation.plugins.Problem`."""
 
     @property
     def operation(self) -> str: ...

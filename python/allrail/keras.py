@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.runtime.communicator import Communicator, Handle
 
 Optimizer = TypeVar("Optimizer", bound=keras.optimizers.Optimizer)

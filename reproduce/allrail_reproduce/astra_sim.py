@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail import api
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim import AstraCase, columns, read_case
-from allrail.result import Result
+from allrail.results.result import Result
+from allrail.simulation import api
 from allrail_reproduce.published import number
 from allrail_reproduce.rows import Progress, Reproduction, Row
 

@@ -303,7 +303,7 @@ def runs(*, path: Path | None, ratios: Path | None, as_json: bool) -> None:
 
 def _write_ratios(file: Path | None, found: Runs) -> None:
     if file is not None:
-        from allrail.files import write_text
+        from allrail.base.files import write_text
         from allrail_reproduce.runs.compared import as_csv
 
         write_text(file, as_csv(found.rows))

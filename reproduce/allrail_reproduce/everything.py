@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail_reproduce.astra_sim import REFERENCE
 from allrail_reproduce.rows import Detail, Progress, Reproduction
 

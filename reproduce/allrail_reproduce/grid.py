@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from allrail import _core
-from allrail.plans import plan_for
-from allrail.result import CollectivesResult
+from allrail.results.plans import plan_for
+from allrail.results.result import CollectivesResult
 from allrail.scenario import Scenario, load_scenario
 
 PLATFORMS = (

@@ -2,8 +2,8 @@
 
 A result is kept under a hash of its scenario, of the fabric that the scenario names, and of the
 core that computed it: the core's version and its compiled file, so that no result of another build
-is ever taken for this one's. Files are in `reproduce/` of the cache's folder (`allrail.plans`),
-written whole or not at all; one that cannot be read counts as absent.
+is ever taken for this one's. Files are in `reproduce/` of the cache's folder
+(`allrail.results.plans`), written whole or not at all; one that cannot be read counts as absent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
-from allrail.files import write_cached
-from allrail.plans import cache_folder, core
+from allrail.base.errors import InputError
+from allrail.base.files import write_cached
+from allrail.results.plans import cache_folder, core
 from allrail.scenario import load_any_fabric
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.units import show_count
+from allrail.base.units import show_count
 from allrail_reproduce.published import COMPUTED, Made, Published
 
 if TYPE_CHECKING:
@@ -298,9 +298,9 @@ class Reproduction:
         import polars as pl
 
         from allrail import _core
-        from allrail.files import staged_folder
-        from allrail.report import style
-        from allrail.results.frames import write_frame
+        from allrail.base.files import staged_folder
+        from allrail.output.frames import write_frame
+        from allrail.output.report import style
         from allrail_reproduce.page import page
 
         tree = self.to_dict()

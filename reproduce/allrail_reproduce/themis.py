@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
-from allrail import api
-from allrail.plans import plan_for
-from allrail.result import CollectivesResult, Host
-from allrail.results.units import show_count
+from allrail.base.units import show_count
+from allrail.results.plans import plan_for
+from allrail.results.result import CollectivesResult, Host
 from allrail.scenario import Scenario, fields, load_scenario
+from allrail.simulation import api
 from allrail_reproduce import themis_cells as cells
 from allrail_reproduce.grid import (
     BASELINE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from allrail.report.activity import activity
-from allrail.report.gantt import gantt
-from allrail.result import CollectivesResult
+from allrail.output.report.activity import activity
+from allrail.output.report.gantt import gantt
+from allrail.results.result import CollectivesResult
 from allrail_reproduce.grid import BASELINE, CELLS, FIFO, SCF, SEARCH, Cell, mean
 from allrail_reproduce.pictures import themis as report
 from allrail_reproduce.rows import Cells, Detail, Picture, Row

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from allrail.calibrate.expected import cluster_for, rows_of
-from allrail.calibrate.judge import judge
-from allrail.calibrate.nccl import Cluster, ways
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import AROUND, Table
-from allrail.errors import InputError
-from allrail.results.units import show_count
+from allrail.base.errors import InputError
+from allrail.base.units import show_count
+from allrail.measure.calibrate.expected import cluster_for, rows_of
+from allrail.measure.calibrate.judge import judge
+from allrail.measure.calibrate.nccl import Cluster, ways
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import AROUND, Table
 
 BUILT_WITH = (
     "a100x8_nvlink_allgather_v29.txt",

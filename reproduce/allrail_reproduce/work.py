@@ -49,7 +49,7 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         progress: Told how far it is.
     """
     if "place" in scenario:
-        from allrail.placement import place
+        from allrail.simulation.placement import place
 
         placed: dict[str, Any] = place(scenario["fabric"], **scenario["place"], progress=progress)
         return placed
@@ -66,7 +66,7 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
             raise from_core(error, places=Places()) from None
         told: dict[str, Any] = json.loads(text)
         return told
-    from allrail.api import simulate
+    from allrail.simulation.api import simulate
 
     return simulate(dict(scenario), progress=progress).to_dict()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from allrail import _core
-from allrail.errors import InputError
-from allrail.plans import Plan
+from allrail.base.errors import InputError
+from allrail.results.plans import Plan
 from allrail.runtime.job import find_job
 
 TWO = "{kind: switch, size: 2, bandwidth: 1 Gb/s, latency: 50 us}"

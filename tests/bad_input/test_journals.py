@@ -17,10 +17,10 @@ import polars as pl
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime import record
-from allrail.sweeps.journal import Journal
-from allrail.sweeps.study import load_study
+from allrail.search.sweeps.journal import Journal
+from allrail.search.sweeps.study import load_study
 
 SCENARIO = {
     "schema_version": 1,
@@ -144,8 +144,8 @@ def test_a_sweep_on_a_full_disk_names_the_file(tmp_path, limit):
 
 
 def tuned(folder):
-    from allrail.tuning.searcher import Searcher
-    from allrail.tuning.space import Knob
+    from allrail.search.tuning.searcher import Searcher
+    from allrail.search.tuning.space import Knob
 
     space = (Knob("schedule.chunks", (1, 2, 4, 8)),)
 
@@ -227,7 +227,7 @@ def test_a_saved_result_whose_numbers_are_none_is_refused(folder, allrail_cli, n
 
 
 def test_a_saved_table_of_more_rows_than_are_read_is_refused(folder, allrail_cli, monkeypatch):
-    monkeypatch.setattr("allrail.report.saved._MOST_ROWS", 3)
+    monkeypatch.setattr("allrail.output.report.saved._MOST_ROWS", 3)
     assert allrail_cli("simulate", "scenario.yaml", "--out", "out").status == 0
     outcome = allrail_cli("report", "out")
     assert outcome.status == 2

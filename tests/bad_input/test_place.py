@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from allrail.errors import InputError
-from allrail.placement import fold, place
+from allrail.base.errors import InputError
+from allrail.simulation.placement import fold, place
 
 BASE = ("place", "--fabric", "hx2mesh-1k", "--count", "2")
 

@@ -157,7 +157,7 @@ class TestFolders:
 
     def test_of_another_build(self, study, allrail_cli, monkeypatch):
         allrail.sweep("study.yaml", "out", workers=1)
-        monkeypatch.setattr("allrail.sweeps.journal.core", lambda: "0.0.1 abc")
+        monkeypatch.setattr("allrail.search.sweeps.journal.core", lambda: "0.0.1 abc")
         outcome = allrail_cli("sweep", "study.yaml", "--out", "out")
         assert outcome.status == 2
         assert "another build" in outcome.stderr
@@ -255,7 +255,7 @@ def test_a_journal_without_room_is_named(study, allrail_cli, monkeypatch, room):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return super().write(data)
 
-    monkeypatch.setattr("allrail.sweeps.journal.FileIO", Full)
+    monkeypatch.setattr("allrail.search.sweeps.journal.FileIO", Full)
     outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--workers", "1")
     assert outcome.status == 2
     told = (

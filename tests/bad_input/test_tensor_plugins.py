@@ -9,7 +9,7 @@ import time
 import pytest
 
 import allrail
-from allrail import plugins
+from allrail.simulation import plugins
 
 HEAD = """\
 import allrail

@@ -110,7 +110,7 @@ def test_what_is_harmless_is_taken(name, files, allrail_cli):
 
 
 def test_stdin_may_be_named_once(files, allrail_cli, monkeypatch):
-    from allrail import stdin
+    from allrail.base import stdin
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(STEP.encode())))
     stdin.forget()

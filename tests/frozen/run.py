@@ -47,8 +47,8 @@ def call(arguments: Sequence[str]) -> tuple[int | str, str]:
     Returns:
         Its status, and what it printed on stdout.
     """
-    from allrail import plugins
     from allrail.cli.main import main
+    from allrail.simulation import plugins
 
     out, err = io.StringIO(), io.StringIO()
     status: int | str = 0

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from allrail import simulate
-from allrail.apply import TARGETS, apply
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.job import find_job
+from allrail.targets import TARGETS, apply
 
 REPLICAS = {
     "schema_version": 1,

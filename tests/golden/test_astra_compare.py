@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim.printed import EXPOSED, TOTAL, check_versions, read_printed
 from allrail_reproduce.astra_sim import FOLDER
 

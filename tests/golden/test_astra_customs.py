@@ -7,7 +7,7 @@ import json
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim import read_case
 
 SEND, RECEIVE, COMPUTE, COLLECTIVE = 5, 6, 4, 7

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim import read_case
 from allrail.formats.chakra_export import export_chakra
 from allrail.scenario import load_scenario

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from allrail.report import style
+from allrail.output.report import style
 from allrail_reproduce import bytescheduler
 from allrail_reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
 from allrail_reproduce.bytescheduler.work import Work

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allrail import simulate
-from allrail.calibrate.fit import fit
-from allrail.calibrate.network import calibrate, held_out
-from allrail.calibrate.predict import run
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import AROUND, Row, Table, ranks_of
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.fit import fit
+from allrail.measure.calibrate.network import calibrate, held_out
+from allrail.measure.calibrate.predict import run
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import AROUND, Row, Table, ranks_of
 from reference import REFERENCE, needs
 
 POSTED = REFERENCE / "nccl"

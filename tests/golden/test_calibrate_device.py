@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from allrail import _core
-from allrail.calibrate.device.fit import fit
-from allrail.calibrate.device.points import Attention, Means, Product, Start, Stream, grid
-from allrail.calibrate.device.run import run
-from allrail.calibrate.device.steady import FEWEST, ROUNDS, Series, fill
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.device.fit import fit
+from allrail.measure.calibrate.device.points import Attention, Means, Product, Start, Stream, grid
+from allrail.measure.calibrate.device.run import run
+from allrail.measure.calibrate.device.steady import FEWEST, ROUNDS, Series, fill
 
 TRUTH: dict[str, Any] = {
     **next(one for one in json.loads(_core.devices()) if one["name"] == "h100"),

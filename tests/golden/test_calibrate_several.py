@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from allrail import simulate
-from allrail.calibrate import library
-from allrail.calibrate.network import calibrate
-from allrail.calibrate.predict import default_us, predict_us, run
-from allrail.calibrate.ran import DEFAULT, NCCL, RING, RINGS, TURNS, library_of
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import AROUND, Row, Table
-from allrail.errors import InputError
-from allrail.layouts.mapping import parts_of
+from allrail.base.errors import InputError
+from allrail.measure.calibrate import library
+from allrail.measure.calibrate.network import calibrate
+from allrail.measure.calibrate.predict import default_us, predict_us, run
+from allrail.measure.calibrate.ran import DEFAULT, NCCL, RING, RINGS, TURNS, library_of
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import AROUND, Row, Table
+from allrail.search.layouts.mapping import parts_of
 from reference import REFERENCE, needs
 
 field = needs("field")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from allrail.calibrate import network
-from allrail.calibrate.fit import Piece
+from allrail.measure.calibrate import network
+from allrail.measure.calibrate.fit import Piece
 from allrail.scenario.fabric import Library
 
 BENCHES = Path(__file__).parents[2] / "benches"

@@ -12,7 +12,7 @@ import math
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.fields import names
 
 SHAPES = [(512, 256), (384, 512), (4, 384)]

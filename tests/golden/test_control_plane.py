@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 COSTS = {
     "wire": "1 us",

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 import allrail
-from allrail import accuracy, load_fabric, network_accuracy, preset_names
-from allrail.accuracy import of_device
-from allrail.api import simulate_many
-from allrail.network_accuracy import NetworkError, network_error, network_lines
-from allrail.results import write_results
+from allrail import load_fabric, preset_names
+from allrail.output import write_results
+from allrail.results import accuracy, network_accuracy
+from allrail.results.accuracy import of_device
+from allrail.results.network_accuracy import NetworkError, network_error, network_lines
 from allrail.scenario import load_scenario
 from allrail.scenario.presets import read_fabric
+from allrail.simulation.api import simulate_many
 from reference import needs
 
 

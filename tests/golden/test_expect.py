@@ -12,14 +12,14 @@ from itertools import pairwise
 
 import pytest
 
-from allrail.calibrate.expected import HOST_US, cluster_for, expect
-from allrail.calibrate.judge import judge
-from allrail.calibrate.machine import machine_of
-from allrail.calibrate.nccl import fastest, ways
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.shape import large_share
-from allrail.calibrate.table import AROUND, Row, Table
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.expected import HOST_US, cluster_for, expect
+from allrail.measure.calibrate.judge import judge
+from allrail.measure.calibrate.machine import machine_of
+from allrail.measure.calibrate.nccl import fastest, ways
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.shape import large_share
+from allrail.measure.calibrate.table import AROUND, Row, Table
 from allrail.scenario import load_any_fabric
 from allrail.scenario.dimensions import within
 from reference import REFERENCE, needs

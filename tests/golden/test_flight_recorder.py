@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.flight_recorder import is_dump, read_dumps, units
 from allrail.formats.flight_trace import as_kineto
 from allrail.formats.plain_pickle import load_plain

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import allrail
-from allrail.formats.astra_sim.header import LOOPS
+from allrail.scenario.astra_sim.header import LOOPS
 from allrail_reproduce.astra_sim import FOLDER
 from reference import REFERENCE, needs
 

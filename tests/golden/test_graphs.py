@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from allrail.graphs import count, read_prices
+from allrail.simulation.graphs import count, read_prices
 
 # NPUs, M$ as printed, diameter as printed; None where search and print differ (see docs/concepts).
 TABLE_II = {

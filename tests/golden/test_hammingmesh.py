@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from allrail import _core
-from allrail.errors import InputError
-from allrail.graphs import count
-from allrail.plans import cache_folder
+from allrail.base.errors import InputError
+from allrail.results.plans import cache_folder
+from allrail.simulation.graphs import count
 from allrail_reproduce import hammingmesh, kept
 from allrail_reproduce.hammingmesh.cases import Scope, cases_of
 from allrail_reproduce.hammingmesh.published import TABLE_TWO, half_digit

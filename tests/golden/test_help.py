@@ -8,10 +8,10 @@ import re
 import click
 import pytest
 
-from allrail import graphs, kinds, placement
 from allrail.cli import layout_job, main, options, report
-from allrail.layouts import HEADROOM
 from allrail.scenario.fields import names
+from allrail.search.layouts import HEADROOM
+from allrail.simulation import graphs, kinds, placement
 
 SAYS = re.compile(r"if left out|\[default|\(default\)|by default|\belse\b")
 """Help that states a default without click's `show_default`."""

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import allrail
-from allrail.graphs import graph_fabric, infragraph, measure
 from allrail.scenario import load_any_fabric
+from allrail.simulation.graphs import graph_fabric, infragraph, measure
 
 FILE = """
 name: two-hosts

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from allrail import _core, preset_names, simulate
-from allrail.apply import apply, offers
-from allrail.apply.decision import Decision
+from allrail.base.errors import InputError
 from allrail.cli.layout_job import job_of
 from allrail.cli.layout_rows import gap, no_tool
 from allrail.cli.options import OfModel
-from allrail.errors import InputError
-from allrail.layouts import (
+from allrail.runtime.job import find_job
+from allrail.scenario import load_any_fabric, load_fabric
+from allrail.search.layouts import (
     TOOLS,
     Bounded,
     Job,
@@ -34,11 +34,11 @@ from allrail.layouts import (
     space,
     why_it_loses,
 )
-from allrail.layouts.budget import Budget
-from allrail.layouts.choice import may_be_recommended
-from allrail.layouts.search import recomputations
-from allrail.runtime.job import find_job
-from allrail.scenario import load_any_fabric, load_fabric
+from allrail.search.layouts.budget import Budget
+from allrail.search.layouts.choice import may_be_recommended
+from allrail.search.layouts.search import recomputations
+from allrail.targets import apply, offers
+from allrail.targets.decision import Decision
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
 LARGE = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}

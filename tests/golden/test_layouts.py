@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from allrail import simulate
-from allrail.layouts import Job, Layout, search, space
+from allrail.search.layouts import Job, Layout, search, space
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
 FABRIC = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim import read_case
 
 _spec = importlib.util.spec_from_file_location(

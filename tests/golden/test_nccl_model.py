@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from allrail.calibrate.nccl import cluster_of, fastest, switches, ways
-from allrail.calibrate.nccl.constants import AMPERE, BLACKWELL, HOPPER, VOLTA
-from allrail.calibrate.table import AROUND
+from allrail.measure.calibrate.nccl import cluster_of, fastest, switches, ways
+from allrail.measure.calibrate.nccl.constants import AMPERE, BLACKWELL, HOPPER, VOLTA
+from allrail.measure.calibrate.table import AROUND
 from reference import REFERENCE, needs
 
 POSTED = REFERENCE / "nccl"

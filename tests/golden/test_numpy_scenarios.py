@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 DIMENSION = {"kind": "switch", "links": 1, "bandwidth": "50 GB/s", "latency": "1 us"}
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allrail
+from allrail.base.installed import install, packages
 from allrail.cli.columns import aligned, folded
 from allrail.cli.output import joined
 from allrail.cli.progress import Rate
 from allrail.cli.verbs import VERBS
-from allrail.installed import install, packages
-from allrail.plugins import forget, loaded, only_here
+from allrail.simulation.plugins import forget, loaded, only_here
 from computing import cpu_s, cpu_s_of_ended, wait_until_computing
 
 ROOT = Path(__file__).parents[2]

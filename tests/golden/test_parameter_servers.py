@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import allrail
-from allrail.api import simulate_many
+from allrail.simulation.api import simulate_many
 from allrail_reproduce.bytescheduler.testbed import RESNET50, VGG16, Network
 
 POLICIES: list[dict[str, Any]] = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from allrail.placement import fold, mix_names, place, queue, read_mix
+from allrail.simulation.placement import fold, mix_names, place, queue, read_mix
 
 ALI = "alibaba-2020"
 

@@ -10,10 +10,10 @@ import math
 import pytest
 
 import allrail
-from allrail.errors import InputError
-from allrail.placed import PlacedJob, Whereabouts, placed_jobs
-from allrail.placement import place
+from allrail.base.errors import InputError
 from allrail.scenario import GraphFabric
+from allrail.simulation.placed import PlacedJob, Whereabouts, placed_jobs
+from allrail.simulation.placement import place
 
 MESH = {
     "name": "mesh",
@@ -93,7 +93,7 @@ def test_boards_are_whole_grids_that_share_nothing(fabric, options):
         assert on_boards == physical
         if isinstance(job.asked, tuple):
             assert sorted(job.asked) == sorted(job.shape)
-    assert max(npus) < allrail.graphs.measure(where.graph)["npus_working"]
+    assert max(npus) < allrail.simulation.graphs.measure(where.graph)["npus_working"]
 
 
 @pytest.mark.parametrize(("fabric", "options"), FABRICS[2:4], ids=["failed", "3x2 boards"])
@@ -213,7 +213,9 @@ def test_half_of_a_job_sends_to_the_other_half():
     assert where.half_plane_cut_share(where.jobs[0]) == pytest.approx(0.25)
     cube = {**CUBE, "board": [2, 2, 2], "grid": [4, 4, 4]}
     where = whereabouts(cube, mix=[("4x4x4", 1)])
-    whole = allrail.graphs.count(GraphFabric.model_validate(cube))["half_plane_cut_share"]
+    whole = allrail.simulation.graphs.count(GraphFabric.model_validate(cube))[
+        "half_plane_cut_share"
+    ]
     assert where.half_plane_cut_share(where.jobs[0]) == pytest.approx(whole)
     where = whereabouts("torus-1k", mix=[("4x4", 1)])
     assert where.half_plane_cut_share(where.jobs[0]) is None
@@ -281,6 +283,6 @@ def test_a_job_of_one_npu_is_no_scenario():
     where = whereabouts("fat-tree-1k", mix=[(1, 1)])
     with pytest.raises(InputError, match="one NPU sends nothing"):
         where.scenario(where.jobs[0])
-    from allrail.report.placement import scenarios
+    from allrail.output.report.placement import scenarios
 
     assert scenarios(where) == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import allrail
-from allrail import plugins
+from allrail.simulation import plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "08-write-a-chunk-scheduler"
 

@@ -11,12 +11,12 @@ import pytest
 
 import allrail
 from allrail import _core
-from allrail.errors import InputError
-from allrail.plans import Plan
+from allrail.base.errors import InputError
+from allrail.results.plans import Plan
 from allrail.runtime.job import find_job
 from allrail.scenario.load import load_scenario
-from allrail.sweeps.evaluate import evaluate
-from allrail.sweeps.study import load_study
+from allrail.search.sweeps.evaluate import evaluate
+from allrail.search.sweeps.study import load_study
 
 _spec = importlib.util.spec_from_file_location(
     "msccl_programs", Path(__file__).with_name("test_msccl.py")

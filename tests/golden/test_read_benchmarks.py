@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import AROUND
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import AROUND
 
 SIZES = (1 << 10, 1 << 16, 1 << 20)
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import AROUND, chosen
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.read import read_tables
+from allrail.measure.calibrate.table import AROUND, chosen
 from reference import REFERENCE, needs
 
 FIELD = REFERENCE / "field"

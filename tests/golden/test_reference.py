@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 import allrail
+from allrail.output.schemas import schema
 from allrail.scenario.presets import FOLDER
 from allrail.scenario.text import read_file
-from allrail.schemas import schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ("scenario", "fabric", "plan", "job")

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from allrail.require import cheapest, read_target, require
+from allrail.search.require import cheapest, read_target, require
 
 PARAMETERS = 500_000_000
 RANKS = 8

@@ -11,8 +11,8 @@ import threading
 import pytest
 from click.testing import CliRunner
 
+from allrail.base.errors import InputError
 from allrail.cli.main import cli
-from allrail.errors import InputError
 from allrail_reproduce import runs
 from allrail_reproduce.runs import EXAMPLE, memory, predict, read_table
 from allrail_reproduce.runs.layout import layout_of

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allrail
-from allrail.apply import apply
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.targets import apply
 
 ROWS, WIDTH = 1000, 64
 TABLE = 4 * ROWS * WIDTH

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allrail
-from allrail.apply import apply
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.targets import apply
 
 STEADY = ("pipedream", "pipedream_2bw", "pipemare")
 STAGES = 4

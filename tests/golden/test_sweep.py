@@ -19,10 +19,10 @@ import polars as pl
 import pytest
 
 import allrail
-from allrail.report.front import pareto_front
-from allrail.sweeps.picture import pictures
-from allrail.sweeps.study import load_study
-from allrail.sweeps.tasks import LOSSES, Done, Tasks
+from allrail.output.report.front import pareto_front
+from allrail.output.report.sweep import pictures
+from allrail.search.sweeps.study import load_study
+from allrail.search.sweeps.tasks import LOSSES, Done, Tasks
 
 BASE = {
     "schema_version": 1,
@@ -207,7 +207,7 @@ class TestGoingOn:
         assert sorted(one["point"] for one in told[1:]) == list(range(6))
 
     def test_nothing_is_simulated_twice(self, swept, monkeypatch):
-        monkeypatch.setattr("allrail.sweeps.pool.subprocess.Popen", None)
+        monkeypatch.setattr("allrail.search.sweeps.pool.subprocess.Popen", None)
         assert allrail.sweep(STUDY, swept.folder).known == 6
 
     @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
@@ -345,7 +345,7 @@ RAY = """
 import json, sys
 import allrail, ray
 from ray.cluster_utils import Cluster
-from allrail.sweeps.tasks import Tasks
+from allrail.search.sweeps.tasks import Tasks
 
 small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})

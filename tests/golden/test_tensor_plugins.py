@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import allrail
-from allrail import CommTask, plugins
+from allrail import CommTask
+from allrail.simulation import plugins
 
 LAYERS = ((1, 250_000), (2, 5_000_000), (3, 750_000), (1, 2_250_000))
 """ms of a forward pass, and parameters of four bytes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import allrail
-from allrail.files import write_yaml
+from allrail.base.files import write_yaml
 from allrail.scenario.presets import FOLDER
 from allrail.scenario.text import read_file
 from allrail_reproduce import themis

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import allrail
-from allrail.errors import InputError
-from allrail.results.units import show_duration
+from allrail.base.errors import InputError
+from allrail.base.units import show_duration
 
 TARGET = {"samples": 1_000_000, "price_per_npu_hour": 2.5, "watts_per_npu": 700}
 STEP = {

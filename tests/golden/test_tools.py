@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from allrail.apply import apply
-from allrail.layouts.mapping import block, numberings
-from allrail.layouts.tools import TOOLS, tools_for
 from allrail.runtime.job import find_job
+from allrail.search.layouts.mapping import block, numberings
+from allrail.search.layouts.tools import TOOLS, tools_for
+from allrail.targets import apply
 
 QWEN = {"kv_heads": 4, "heads": 64, "sequence_length": 4096}
 

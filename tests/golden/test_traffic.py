@@ -8,7 +8,7 @@ import json
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 # The keys as the project promised them.
 PROMISED = """\

@@ -8,7 +8,7 @@ from math import prod
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.models import load_model, model_names
 
 # The keys as the project promised them, on a smaller fabric.

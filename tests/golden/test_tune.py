@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import allrail
-from allrail.errors import InputError
-from allrail.tuning.run import search
-from allrail.tuning.space import Knob, knobs, size
+from allrail.base.errors import InputError
+from allrail.search.tuning.run import search
+from allrail.search.tuning.space import Knob, knobs, size
 
 pytest.importorskip("optuna", reason="`allrail[tune]`")
 

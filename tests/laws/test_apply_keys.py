@@ -2,7 +2,7 @@
 
 A key with another value than its default is in the tool's files, refused with a line that names
 what the tool lacks, or named in the tool's line of output. The keys are those that scenarios have:
-a new one fails here until `apply/keys.py` says what becomes of it, and `SAMPLES` tries it.
+a new one fails here until `targets/keys.py` says what becomes of it, and `SAMPLES` tries it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import pytest
 
-from allrail.apply import TARGETS
-from allrail.apply.decision import Decision, Inapplicable
-from allrail.apply.keys import FATES, Fate, decided, keep_to, schedule_keys
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.output.schemas import schema
 from allrail.runtime.job import find_job
-from allrail.schemas import schema
+from allrail.targets import TARGETS
+from allrail.targets.decision import Decision, Inapplicable
+from allrail.targets.keys import FATES, Fate, decided, keep_to, schedule_keys
 
 WIDTHS = (64, 300, 300, 40)
 SWITCH = {"kind": "switch", "bandwidth": "10 Gb/s", "latency": "10 us"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import allrail
-from allrail.arguments import KINDS
+from allrail.base.arguments import KINDS
 
 STEP = {
     "schema_version": 1,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import allrail
 from allrail import _core
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 NAMES = [row["name"] for row in json.loads(_core.algorithms())]
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")

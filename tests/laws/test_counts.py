@@ -10,20 +10,20 @@ import pytest
 
 import allrail
 import allrail_reproduce
-from allrail.results.units import show_count
+from allrail.base.units import show_count
 
 ROOTS = [Path(package.__file__).parent for package in (allrail, allrail_reproduce)]
 SEVERAL = {
-    ("accuracy.py", "len(some)"): "fewer than five are not told",
-    ("calibrate/device/run.py", "len(found)"): "all kernels of the benchmark",
-    ("calibrate/read/nccl_part.py", "len(sweeps)"): "one alone has no such note",
-    ("report/collectives_page.py", "len(ones)"): "said of several",
-    ("report/training_page.py", "len(ones)"): "said of several",
-    ("sweeps/page.py", "len(good)"): "said of two or more",
-    ("sweeps/page.py", "len(table)"): "said of more than a page shows",
-    ("sweeps/picture.py", "len(panels)"): "said where not all are shown",
+    ("results/accuracy.py", "len(some)"): "fewer than five are not told",
+    ("measure/calibrate/device/run.py", "len(found)"): "all kernels of the benchmark",
+    ("measure/calibrate/read/nccl_part.py", "len(sweeps)"): "one alone has no such note",
+    ("output/report/collectives_page.py", "len(ones)"): "said of several",
+    ("output/report/training_page.py", "len(ones)"): "said of several",
+    ("output/report/sweep_page.py", "len(good)"): "said of two or more",
+    ("output/report/sweep_page.py", "len(table)"): "said of more than a page shows",
+    ("output/report/sweep.py", "len(panels)"): "said where not all are shown",
     ("themis.py", "len(cells)"): "a table of the paper",
-    ("verify/trace.py", "len(timed['steps'])"): "said of more than are compared",
+    ("measure/verify/trace.py", "len(timed['steps'])"): "said of more than are compared",
 }
 """By file and count: why it is never one."""
 PLURAL = re.compile(r" ((?:[a-z-]+ )?[a-z]{2,}[^s\W]s)\b")

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allrail.errors import InputError
-from allrail.files import check_name
-from allrail.manifest import NAME
+from allrail.base.errors import InputError
+from allrail.base.files import check_name
+from allrail.base.manifest import NAME
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allrail
-from allrail.errors import InputError, TrainingError
-from allrail.foreign import cell, in_json, printable
-from allrail.results import write_results
-from allrail.results.frames import write_frame
+from allrail.base.errors import InputError, TrainingError
+from allrail.base.foreign import cell, in_json, printable
+from allrail.output import write_results
+from allrail.output.frames import write_frame
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202eexe.\u2066\u200b\x00\x7f\ud800<b>&$x^{"
 NAMED = EVIL.replace("\x00", "").replace("\ud800", "")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from allrail.layouts import Bounded, Job, search, space
-from allrail.layouts.trial import RECOMPUTED, Ranked, Trials
+from allrail.search.layouts import Bounded, Job, search, space
+from allrail.search.layouts.trial import RECOMPUTED, Ranked, Trials
 
 CASES = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.dimensions import aggregate
 from allrail.scenario.fields import table
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 import allrail_reproduce
-from allrail import stdin
+from allrail.base import stdin
 from allrail.cli import options
 from allrail.cli.main import cli
 from allrail_reproduce.astra_sim import FOLDER

@@ -12,10 +12,10 @@ import re
 
 import pytest
 
-from allrail.calibrate import agree
-from allrail.calibrate.levels import levels_of
-from allrail.calibrate.table import Row, Table
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.calibrate import agree
+from allrail.measure.calibrate.levels import levels_of
+from allrail.measure.calibrate.table import Row, Table
 
 NOISE = 0.03
 SUMMED = ("all_reduce", "all_gather", "reduce_scatter")

@@ -33,7 +33,7 @@ LISTS = {
 
 # Each with the reason for which it may stand. Nothing else is let through.
 ALLOWED = {
-    "python/allrail/apply/decision.py: self.workload['compute']['launch'] == 'graph'": (
+    "python/allrail/targets/decision.py: self.workload['compute']['launch'] == 'graph'": (
         "a way to launch kernels, which has the name of a topology"
     ),
     "python/allrail/formats/astra_sim/system.py: "

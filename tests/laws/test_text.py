@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.text import read_text
 
 # Texts such as `0E0` are left out: YAML 1.1, which writes here, takes them for text and does not

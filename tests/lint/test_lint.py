@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allrail.schemas import schema
+from allrail.output.schemas import schema
 from lint import counts, graph, keys, python_imports, rust_modules, words
 
 ROOT = Path(__file__).parents[2]

@@ -8,15 +8,15 @@ import allrail
 from allrail.cli.layout_job import Asked, job_of
 from allrail.cli.layouts import rank
 from allrail.cli.options import OfModel
-from allrail.placement import place, queue
-from allrail.report.answer import write as write_answer
-from allrail.report.placement import write as write_placement
-from allrail.results import write_results
-from allrail.results.traffic import write_traffic
-from allrail.results.training import write_training
-from allrail.verify.collectives import Exchange
-from allrail.verify.fit import Carried
-from allrail.verify.verdict import Assumption, Compared, Verdict
+from allrail.measure.verify.collectives import Exchange
+from allrail.measure.verify.fit import Carried
+from allrail.measure.verify.verdict import Assumption, Compared, Verdict
+from allrail.output import write_results
+from allrail.output.report.answer import write as write_answer
+from allrail.output.report.placement import write as write_placement
+from allrail.output.traffic import write_traffic
+from allrail.output.training import write_training
+from allrail.simulation.placement import place, queue
 from allrail_reproduce.published import Published
 from allrail_reproduce.rows import Reproduction, Row
 

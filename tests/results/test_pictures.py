@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allrail.report.activity import activity_rates, present
-from allrail.report.gantt import gantt
-from allrail.result import Stage
-from allrail.results.lanes import assign_lanes
-from allrail.results.units import show_size, show_time
+from allrail.base.units import show_size, show_time
+from allrail.output.lanes import assign_lanes
+from allrail.output.report.activity import activity_rates, present
+from allrail.output.report.gantt import gantt
+from allrail.results.result import Stage
 
 
 def span(start: float, length: float) -> Stage:

@@ -13,12 +13,12 @@ from random import Random
 import polars as pl
 import pytest
 
-from allrail.errors import InputError
-from allrail.report.answer import write
-from allrail.report.document import MOST_BYTES, Chart, Page, Section, Table, render
-from allrail.report.front import front_section, pareto_front
-from allrail.report.saved import saved_page
-from allrail.report.timeline import MOST_SPANS, Bar, Row, thinned, timeline
+from allrail.base.errors import InputError
+from allrail.output.report.answer import write
+from allrail.output.report.document import MOST_BYTES, Chart, Page, Section, Table, render
+from allrail.output.report.front import front_section, pareto_front
+from allrail.output.report.saved import saved_page
+from allrail.output.report.timeline import MOST_SPANS, Bar, Row, thinned, timeline
 
 KINDS = (
     "collectives",

@@ -11,9 +11,9 @@ import shutil
 
 import pytest
 
-from allrail.report.document import Cell, Page, Section, Table, render
-from allrail.report.front import pareto_front
-from allrail.report.timeline import Bar, Row, timeline
+from allrail.output.report.document import Cell, Page, Section, Table, render
+from allrail.output.report.front import pareto_front
+from allrail.output.report.timeline import Bar, Row, timeline
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # As WebDriver writes keys.

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 import allrail
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 DIMENSION = {"kind": "switch", "size": 4, "links": 1, "bandwidth": "50 GB/s", "latency": "1 us"}
 COLLECTIVE = {

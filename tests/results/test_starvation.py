@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import allrail
-from allrail.report import gantt, style
-from allrail.result import Stage
-from allrail.results.frames import dimensions_frame
+from allrail.output.frames import dimensions_frame
+from allrail.output.report import gantt, style
+from allrail.results.result import Stage
 from allrail.results.starvation import length, starved, without
 
 

@@ -9,14 +9,14 @@ import re
 import pytest
 
 import allrail
-from allrail.compared import SAME, equally_fast, leaders
-from allrail.report import training_tables
-from allrail.report.advice import advice, levers
-from allrail.report.training_page import page
-from allrail.results.training import describe
-from allrail.results.units import show_number
-from allrail.results.write import input_tree
-from allrail.training_result import Memory
+from allrail.base.units import show_number
+from allrail.output.report import training_tables
+from allrail.output.report.advice import advice, levers
+from allrail.output.report.training_page import page
+from allrail.output.training import describe
+from allrail.output.write import input_tree
+from allrail.results.compared import SAME, equally_fast, leaders
+from allrail.results.training_result import Memory
 
 STEP = {
     "schema_version": 1,
@@ -170,7 +170,7 @@ def test_a_number_has_no_exponent(value, text):
 
 class TestTables:
     def table(self, *times_us):
-        from allrail.report.document import Table, microseconds
+        from allrail.output.report.document import Table, microseconds
 
         return Table(
             "t",
@@ -208,7 +208,7 @@ class TestPictures:
         import json
 
         from allrail import _core
-        from allrail.report.layout import Drawn, layout
+        from allrail.output.report.layout import Drawn, layout
 
         link = {"bandwidth": "400 Gb/s", "latency": "1 us"}
         joins = {
@@ -239,9 +239,9 @@ class TestPictures:
             assert drawing.at[node][1] > max(drawing.at[n][1] for n in npus)
 
     def test_curves_that_lie_on_one_another_are_one_line(self):
-        from allrail.require.bandwidth import Curve, Required
-        from allrail.require.curves import _lines, _used
-        from allrail.require.target import Target
+        from allrail.output.curves import _lines, _used
+        from allrail.search.require.bandwidth import Curve, Required
+        from allrail.search.require.target import Target
 
         factors = tuple(2.0**k for k in range(-6, 7))
         slow = tuple(1 + 1 / f for f in factors)
@@ -268,7 +268,7 @@ class TestSweeps:
         ],
     )
     def test_a_value_has_its_unit(self, name, value, text):
-        from allrail.sweeps.picture import with_unit
+        from allrail.output.report.sweep import with_unit
 
         assert with_unit(name, value) == text
 

@@ -6,10 +6,10 @@ from itertools import combinations
 
 import pytest
 
-from allrail.graphs import picture
-from allrail.report.layout import layout
-from allrail.report.topology import CABLES, _drawn, topology
+from allrail.output.report.layout import layout
+from allrail.output.report.topology import CABLES, _drawn, topology
 from allrail.scenario import GraphFabric
+from allrail.simulation.graphs import picture
 
 WHOLE = {
     "hammingmesh": {"board": [2, 2], "grid": [4, 3]},

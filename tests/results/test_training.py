@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import allrail
-from allrail.results.kineto import elements, kernel_name
-from allrail.results.training import frames, write_training
+from allrail.output.kineto import elements, kernel_name
+from allrail.output.training import frames, write_training
 
 FABRIC = {
     "name": "small",

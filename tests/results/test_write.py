@@ -13,9 +13,9 @@ from xml.etree import ElementTree as ET
 import polars as pl
 import pytest
 
-from allrail.errors import InputError
-from allrail.results import write_results
-from allrail.results.write import FILES
+from allrail.base.errors import InputError
+from allrail.output import write_results
+from allrail.output.write import FILES
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -209,7 +209,7 @@ def test_a_run_that_is_stopped_leaves_what_was_there(tmp_path, results, scenario
     def stop(*_args, **_keys):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("allrail.results.write.trace_gzip", stop)
+    monkeypatch.setattr("allrail.output.write.trace_gzip", stop)
     with pytest.raises(KeyboardInterrupt):
         write_results(tmp_path / "out", results=results, scenarios=scenarios)
     after = {entry.name: entry.read_bytes() for entry in (tmp_path / "out").iterdir()}

@@ -11,7 +11,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.arrays import _Versioned, made_like, view_of
 
 _capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.environment import LAUNCHERS, place_of
 from allrail.runtime.store import Local
 from ports import free_port

@@ -13,7 +13,7 @@ import warnings
 
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime import handover
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.handover import hand_over

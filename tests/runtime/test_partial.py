@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import allrail
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 
 
 def mine(rank, step):

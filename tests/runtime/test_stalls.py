@@ -10,7 +10,7 @@ import pytest
 
 import allrail
 from allrail import _core
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Patience
 from allrail.runtime.messages import Message
 from allrail.runtime.nodes import Memory

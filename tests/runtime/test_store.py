@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime import door, store
 from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.store import Client, NotSetError, Server, host_and_port

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.output.record_trace import trace_events, trace_gzip
 from allrail.runtime import record as records
 from allrail.runtime.record import Marks
 from allrail.runtime.report import merged, report_of
 from allrail.runtime.steps import steps_of
-from allrail.runtime.trace import trace_events, trace_gzip
 
 _SPEC = importlib.util.spec_from_file_location("records", Path(__file__).with_name("records.py"))
 _RECORDS = importlib.util.module_from_spec(_SPEC)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.measure.verify import verify
+from allrail.measure.verify.fit import carried
 from allrail.scenario import load_scenario
-from allrail.verify import verify
-from allrail.verify.fit import carried
 
 _SPEC = importlib.util.spec_from_file_location("records", Path(__file__).with_name("records.py"))
 _RECORDS = importlib.util.module_from_spec(_SPEC)

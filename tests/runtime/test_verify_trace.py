@@ -10,9 +10,9 @@ import os
 import pytest
 import yaml
 
-from allrail.calibrate.predict import run as simulated
-from allrail.errors import InputError
-from allrail.verify import verify_trace
+from allrail.base.errors import InputError
+from allrail.measure.calibrate.predict import run as simulated
+from allrail.measure.verify import verify_trace
 
 RANKS = 4
 MS = 1000.0

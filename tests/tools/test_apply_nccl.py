@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from allrail.apply import nccl
-from allrail.apply.decision import Decision
+from allrail.targets import nccl
+from allrail.targets.decision import Decision
 from tools.layouts import layout
 
 pytestmark = pytest.mark.long

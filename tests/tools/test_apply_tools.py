@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from allrail.apply import megatron, torchtitan
-from allrail.apply.decision import Decision
-from allrail.layouts.tools import PP_INSIDE
+from allrail.search.layouts.tools import PP_INSIDE
+from allrail.targets import megatron, torchtitan
+from allrail.targets.decision import Decision
 from tools.layouts import MEGATRON, REGISTERED, TORCHTITAN
 
 pytestmark = pytest.mark.long

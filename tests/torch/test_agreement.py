@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 
 import torch.distributed as dist  # noqa: E402
 
-from allrail.errors import InputError, TrainingError  # noqa: E402
+from allrail.base.errors import InputError, TrainingError  # noqa: E402
 from allrail.runtime import store as ours  # noqa: E402
 from allrail.runtime.agreement import Agreement, Patience  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402

@@ -17,7 +17,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
-from allrail.apply import apply  # noqa: E402
+from allrail.targets import apply  # noqa: E402
 
 try:
     from torch.distributed.fsdp import FSDPModule

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 from allrail.torch import auto, timed  # noqa: E402
 
 WAYS = ("overlap", "reduce_scatter", "barrier", "plain")

@@ -12,7 +12,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 
-from allrail.calibrate.device.bench import Bench  # noqa: E402
-from allrail.calibrate.device.points import Attention, Product, Start, Stream  # noqa: E402
 from allrail.cli.main import cli  # noqa: E402
+from allrail.measure.calibrate.device.bench import Bench  # noqa: E402
+from allrail.measure.calibrate.device.points import Attention, Product, Start, Stream  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_an_interrupted_measurement_leaves_no_file(tmp_path, allrail_cli, monkey
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("allrail.calibrate.device.run.fill", interrupted)
+    monkeypatch.setattr("allrail.measure.calibrate.device.run.fill", interrupted)
     told = allrail_cli("calibrate", "device", "--device", "cpu", "-o", str(tmp_path / "mine.json"))
     assert (told.status, told.stdout) == (130, "")
     assert list(tmp_path.iterdir()) == []

@@ -12,9 +12,9 @@ import yaml
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 
-from allrail.calibrate import live  # noqa: E402
-from allrail.calibrate.network import calibrate  # noqa: E402
-from allrail.calibrate.pairs import Pair, rounds, unlike  # noqa: E402
+from allrail.measure.calibrate import live  # noqa: E402
+from allrail.measure.calibrate.network import calibrate  # noqa: E402
+from allrail.measure.calibrate.pairs import Pair, rounds, unlike  # noqa: E402
 
 ALLRAIL = (sys.executable, "-m", "allrail")
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError, TrainingError  # noqa: E402
+from allrail.base.errors import InputError, TrainingError  # noqa: E402
 from allrail.torch.divergence import Divergence, hashes, who_differs  # noqa: E402
 
 BENCH = Path(__file__).parents[2] / "benches" / "checks.py"

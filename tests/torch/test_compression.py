@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail._core import compressed_exchanges, compressions  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 from allrail.torch.compression import KINDS, compression_of  # noqa: E402
 
 STEPS = 5

@@ -21,7 +21,7 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DataParallel  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 from allrail.torch import claims  # noqa: E402
 
 DDP = nn.parallel.DistributedDataParallel

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.apply import apply  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
+from allrail.targets import apply  # noqa: E402
 from allrail.torch import ordered  # noqa: E402
 
 WIDTHS = (64, 128, 128, 8)

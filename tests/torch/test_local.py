@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 
 STEPS = 7
 

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 from allrail.torch import carrier  # noqa: E402
 
 

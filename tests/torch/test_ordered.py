@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import TrainingError  # noqa: E402
+from allrail.base.errors import TrainingError  # noqa: E402
 from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch import carrier, groups  # noqa: E402
 from allrail.torch.ordered import Ordered  # noqa: E402

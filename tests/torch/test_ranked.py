@@ -11,8 +11,8 @@ from torch import nn  # noqa: E402
 
 import allrail  # noqa: E402
 import allrail.torch as art  # noqa: E402
-from allrail import plugins  # noqa: E402
-from allrail.apply import apply  # noqa: E402
+from allrail.simulation import plugins  # noqa: E402
+from allrail.targets import apply  # noqa: E402
 
 WIDTHS = (16, 64, 8, 4)
 SMALL_FIRST = """\

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from torch.nn.utils import parametrizations, parametrize  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import AllrailError  # noqa: E402
+from allrail.base.errors import AllrailError  # noqa: E402
 
 STEPS = 4
 

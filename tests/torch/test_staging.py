@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 
-from allrail.errors import TrainingError  # noqa: E402
+from allrail.base.errors import TrainingError  # noqa: E402
 from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from allrail.torch.staging import Staged  # noqa: E402

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 np = pytest.importorskip("numpy")
 
 from allrail import _core  # noqa: E402
-from allrail.errors import InputError, TrainingError  # noqa: E402
+from allrail.base.errors import InputError, TrainingError  # noqa: E402
 from allrail.runtime.arrays import view_of  # noqa: E402
 from allrail.torch.memory import memory_of  # noqa: E402
 
@@ -43,7 +43,7 @@ BODY = """import gc, os, sys, warnings
 import torch
 import torch.distributed as dist
 warnings.simplefilter("ignore")
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 rank = int(os.environ["RANK"])
 torch.set_num_threads(1)
 {setup}

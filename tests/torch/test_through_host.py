@@ -9,7 +9,7 @@ pytest.importorskip("allrail.torch.backend", reason="the backend needs torch 2.6
 
 import torch.distributed as dist  # noqa: E402
 
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
 from allrail.torch.through_host import ThroughHost  # noqa: E402
 from gpu.place import Late  # noqa: E402
 

@@ -14,13 +14,13 @@ pytest.importorskip("optuna", reason="`allrail[tune]`")
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
-from allrail.errors import InputError  # noqa: E402
+from allrail.base.errors import InputError  # noqa: E402
+from allrail.search.tuning import live  # noqa: E402
+from allrail.search.tuning.live import Live, typical  # noqa: E402
+from allrail.search.tuning.searcher import Searcher  # noqa: E402
+from allrail.search.tuning.space import Knob  # noqa: E402
 from allrail.torch import timed  # noqa: E402
 from allrail.torch.tune import Tune, knobs  # noqa: E402
-from allrail.tuning import live  # noqa: E402
-from allrail.tuning.live import Live, typical  # noqa: E402
-from allrail.tuning.searcher import Searcher  # noqa: E402
-from allrail.tuning.space import Knob  # noqa: E402
 
 SPACE = (Knob("a", tuple(range(8))), Knob("b", tuple(range(8))))
 

@@ -21,7 +21,7 @@ from torch import nn  # noqa: E402
 
 import allrail  # noqa: E402
 import allrail.torch as art  # noqa: E402
-from allrail.errors import TrainingError  # noqa: E402
+from allrail.base.errors import TrainingError  # noqa: E402
 from ports import free_port  # noqa: E402
 
 QUICK = {"schema_version": 1, "timeouts": {"warn": "2 s", "stalled": "4 s"}}

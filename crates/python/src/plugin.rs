@@ -1,6 +1,6 @@
 //! Chunk schedulers written in Python: a name, a few facts and a function.
 //!
-//! `allrail.plugins` registers them here and runs them: in a thread of its own, within a time limit,
+//! `allrail.simulation.plugins` registers them here and runs them: in a thread of its own, within a time limit,
 //! its answer read and checked. A simulation takes a snapshot of the registry, [`Calls`], and asks
 //! a plugin as any other scheduler. No lock is held while Python runs.
 //!
@@ -224,7 +224,7 @@ enum Limit {
     Fill(&'static str),
 }
 
-/// What a chunk scheduler knows of a collective. `allrail.plugins.Problem` is what its author sees.
+/// What a chunk scheduler knows of a collective. `allrail.simulation.plugins.Problem` is what its author sees.
 #[pyclass(frozen, module = "allrail._core")]
 struct PolicyProblem {
     model: StageModel,

@@ -1,6 +1,6 @@
 //! Tensor schedulers written in Python: a name, a few facts and a function.
 //!
-//! `allrail.plugins` registers and runs them as it does chunk schedulers (see [`crate::plugin`]): in a thread
+//! `allrail.simulation.plugins` registers and runs them as it does chunk schedulers (see [`crate::plugin`]): in a thread
 //! of its own, within a time limit, its answer read and checked there. The function is given the tasks of a
 //! step and returns their order and partitions; one that chooses as it goes is asked at every event after. Its
 //! failure is kept in [`Calls`]; the run goes on by urgency until its observer breaks it off, and its result is

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allrail.base.errors import InputError
+from allrail.base.foreign import printable
 from allrail.cli.verbs import OWN, SEPARATE
-from allrail.errors import InputError
-from allrail.foreign import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -72,7 +72,9 @@ def load(name: str) -> click.Command | None:
         InputError: Its package is not installed, or cannot be imported, or what it names is no
             command, or several packages add it.
     """
-    from allrail.installed import installer  # with all that reads metadata: no command needs it
+    from allrail.base.installed import (
+        installer,  # with all that reads metadata: no command needs it
+    )
 
     found = points().get(name, ())
     source = f"allrail {name}"

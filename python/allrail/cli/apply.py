@@ -10,7 +10,7 @@ import click
 from allrail.cli import options
 
 if TYPE_CHECKING:
-    from allrail.apply import Written
+    from allrail.targets import Written
 
 
 @click.command()
@@ -58,8 +58,8 @@ def command(
       allrail apply scenario.yaml --out job --for megatron --for nccl
       allrail apply scenario.yaml --set workload.parallelism.tp=8 --out job
     """  # noqa: D301, click wants the character
-    from allrail.apply import apply
     from allrail.cli import output
+    from allrail.targets import apply
 
     with output.Progress("simulating") as progress:
         written = apply(file, folder, targets=targets, sets=sets, progress=progress)

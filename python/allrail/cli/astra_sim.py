@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from allrail.base.errors import InputError
 from allrail.cli.options import Input
-from allrail.errors import InputError
 
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
     from allrail.formats.astra_sim.printed import Printed
-    from allrail.result import CollectivesResult
+    from allrail.results.result import CollectivesResult
 
 TABLE = "astra_sim.csv"
 """The file of ASTRA-sim's columns in a folder of results."""
@@ -105,7 +105,7 @@ def read(options: dict[str, Any], world: str | None, *, verb: str) -> AstraCase:
                 source=verb,
             )
     if world is not None:
-        from allrail.errors import did_you_mean
+        from allrail.base.errors import did_you_mean
         from allrail.scenario.fields import names
         from allrail.scenario.model import GRAPH_WORLDS
 
@@ -153,9 +153,9 @@ def write(folder: Path, rows: list[dict[str, str]]) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    from allrail.files import write_bytes
+    from allrail.base.files import write_bytes
     from allrail.formats.astra_sim import columns_csv
-    from allrail.results.write import OUTPUT
+    from allrail.output.write import OUTPUT
 
     write_bytes(folder / TABLE, columns_csv(*rows).encode(), output=OUTPUT)
 
@@ -248,17 +248,17 @@ def compared(
 
 def _simulate(case: AstraCase, progress: Any, out: Path | None) -> dict[str, Any]:
     """Simulate a case, and write its results where a folder is named."""
-    from allrail import api
     from allrail.cli import folders
+    from allrail.results.training_result import TrainingResult
     from allrail.scenario import load_scenario
-    from allrail.training_result import TrainingResult
+    from allrail.simulation import api
 
     scenario = load_scenario(case.scenario)
     result = api.simulate(scenario, progress=progress, timeline=out is not None)
     if out is None:
         return result.to_dict()
-    from allrail.results.training import write_training
-    from allrail.results.write import write_results
+    from allrail.output.training import write_training
+    from allrail.output.write import write_results
 
     folders.tell_replaced(out)
     if isinstance(result, TrainingResult):

@@ -12,8 +12,8 @@ from allrail.cli import options
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
-    from allrail.calibrate.live import Measured
-    from allrail.calibrate.network import Calibrated
+    from allrail.measure.calibrate.live import Measured
+    from allrail.measure.calibrate.network import Calibrated
 
 _TABLES = 16
 _out = click.option(
@@ -98,10 +98,10 @@ def network(
       allrail calibrate network one_node.txt four_nodes.txt -o measured.yaml
       allrail calibrate network ring.txt tree.txt --algorithm ring --algorithm double_binary_tree
     """  # noqa: D301, click wants the character
-    from allrail.calibrate.network import calibrate
-    from allrail.calibrate.read import read_tables
-    from allrail.calibrate.table import chosen
     from allrail.cli import output
+    from allrail.measure.calibrate.network import calibrate
+    from allrail.measure.calibrate.read import read_tables
+    from allrail.measure.calibrate.table import chosen
 
     if algorithms:
         each = (
@@ -129,11 +129,11 @@ def network(
         )
         made = calibrate(tables, nic=_rate(nic))
     if out is not None:
-        from allrail.files import write_yaml
+        from allrail.base.files import write_yaml
 
         write_yaml(out, made.fabric)
     if report is not None:
-        from allrail.report import answer
+        from allrail.output.report import answer
 
         answer.write(report, "calibration", _tree(made))
     if as_json:
@@ -174,10 +174,10 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
       torchrun --nproc-per-node 4 --no-python allrail calibrate live -o measured.yaml
       torchrun --nnodes 2 --nproc-per-node 8 ... --no-python allrail calibrate live -o measured.yaml
     """  # noqa: D301, click wants the character
-    from allrail.calibrate.network import calibrate
-    from allrail.calibrate.pairs import unlike
+    from allrail.base.files import write_yaml
     from allrail.cli import output
-    from allrail.files import write_yaml
+    from allrail.measure.calibrate.network import calibrate
+    from allrail.measure.calibrate.pairs import unlike
 
     ladder = _ladder(sizes)
     measured, rank = _measured(ladder, collective)
@@ -242,14 +242,14 @@ def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool
     from allrail.cli.device import measured, show, tree
 
     if out is not None and out.suffix != ".json":
-        from allrail.errors import InputError
+        from allrail.base.errors import InputError
 
         raise InputError(
             "a device's file is JSON", source="--out", value=str(out), hint="such as `mine.json`"
         )
     fitted, warnings, notes = measured(which, seconds)
     if out is not None:
-        from allrail.files import write_text
+        from allrail.base.files import write_text
 
         write_text(out, json.dumps(fitted.file, indent=2, ensure_ascii=False) + "\n")
     for line in warnings:
@@ -274,7 +274,7 @@ def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool
 def _ladder(text: str) -> list[int]:
     """Sizes from one to another."""
     from allrail import _core
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
     from allrail.scenario.fields import parse_quantity
 
     hint = "for example `4 KiB:64 MiB`"
@@ -295,14 +295,14 @@ def _ladder(text: str) -> list[int]:
 
 
 def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
+    from allrail.base.errors import InputError
+    from allrail.base.installed import install
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.installed import install
     from allrail.runtime.environment import place_of
 
     place = place_of()
     try:
-        from allrail.calibrate import live as job
+        from allrail.measure.calibrate import live as job
     except ImportError:
         raise InputError(
             "torch is not installed", hint=install("torch"), source="calibrate live"
@@ -328,7 +328,7 @@ def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
 def _rate(text: str | None) -> float | None:
     """Bytes a second."""
     from allrail import _core
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
     from allrail.scenario.fields import parse_quantity
 
     if text is None:
@@ -370,8 +370,8 @@ def _tree(made: Calibrated) -> dict[str, object]:
 
 
 def _show(made: Calibrated) -> None:
-    from allrail.calibrate.ran import DEFAULT
     from allrail.cli import output
+    from allrail.measure.calibrate.ran import DEFAULT
 
     several = len(made.judged) > 1
     rows = []

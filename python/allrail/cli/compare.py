@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.base.errors import InputError
+from allrail.base.stdin import STDIN
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
-from allrail.errors import InputError
-from allrail.stdin import STDIN
 
 if TYPE_CHECKING:
-    from allrail.calibrate.nccl.beside import Nccl
-    from allrail.many import FailedRow
-    from allrail.variants import Row
+    from allrail.measure.calibrate.nccl.beside import Nccl
+    from allrail.simulation.many import FailedRow
+    from allrail.simulation.variants import Row
 
 NCCL = "nccl"
 """The policy whose row is NCCL's own time, which nothing here schedules."""
@@ -88,7 +88,7 @@ def command(
     """
     from allrail.cli import folders, output
     from allrail.scenario import load_scenario
-    from allrail.variants import compare as compare_variants
+    from allrail.simulation.variants import compare as compare_variants
 
     # In the order in which they were given: so axes are varied.
     given = [name for name in others if name in SHORT]
@@ -284,8 +284,8 @@ def _nccl(
     rows: list[Row], failed: list[FailedRow], *, asked: bool, default: bool
 ) -> list[tuple[Row, Nccl]]:
     """NCCL's time for each combination of the other axes, beside the first row that has it."""
-    from allrail.calibrate.nccl.beside import is_nvlink, nccl_of
-    from allrail.many import FailedRow
+    from allrail.measure.calibrate.nccl.beside import is_nvlink, nccl_of
+    from allrail.simulation.many import FailedRow
 
     if not asked and not default:
         return []
@@ -338,7 +338,7 @@ def show(
         beside: NCCL's own times, each with a row of the same collective.
     """
     from allrail.cli import output
-    from allrail.network_accuracy import network_error
+    from allrail.results.network_accuracy import network_error
 
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
@@ -386,7 +386,7 @@ def show(
     output.rows(header, lines, failed)
     within = [one.error for _, one in beside or () if one.error is not None]
     if within:
-        from allrail.results.units import show_number
+        from allrail.base.units import show_number
 
         output.note(
             "nccl: as the tables that the fabric is calibrated from, within"

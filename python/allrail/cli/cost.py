@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from allrail.base.units import show_number
 from allrail.cli import options
-from allrail.results.units import show_number
 
 
 @click.command()
@@ -25,7 +25,7 @@ def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> 
     Savings are prices alone: the first fabric's over each one's.
     """
     from allrail.cli import output
-    from allrail.graphs import cost
+    from allrail.simulation.graphs import cost
 
     priced = cost(fabrics, prices=prices)
     if as_json:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from allrail.base.errors import InputError
+from allrail.base.installed import install
 from allrail.cli import output
-from allrail.errors import InputError
-from allrail.installed import install
 
 if TYPE_CHECKING:
-    from allrail.calibrate.device.fit import Fitted, Row
+    from allrail.measure.calibrate.device.fit import Fitted, Row
 
 
 def measured(which: str | None, seconds: float) -> tuple[Fitted, tuple[str, ...], tuple[str, ...]]:
@@ -26,13 +26,13 @@ def measured(which: str | None, seconds: float) -> tuple[Fitted, tuple[str, ...]
     try:
         import torch
 
-        from allrail.calibrate.device.bench import Bench
+        from allrail.measure.calibrate.device.bench import Bench
     except ImportError:
         raise InputError(
             "torch is not installed", hint=install("torch"), source="calibrate device"
         ) from None
-    from allrail.calibrate.device.fit import fit
-    from allrail.calibrate.device.run import run
+    from allrail.measure.calibrate.device.fit import fit
+    from allrail.measure.calibrate.device.run import run
 
     there = torch.cuda.is_available()
     try:

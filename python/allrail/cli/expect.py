@@ -11,8 +11,8 @@ import click
 from allrail.cli import options
 
 if TYPE_CHECKING:
-    from allrail.calibrate.judge import Judgement
-    from allrail.calibrate.table import Table
+    from allrail.measure.calibrate.judge import Judgement
+    from allrail.measure.calibrate.table import Table
     from allrail.scenario.fabric import Fabric
 
 _SIZES = tuple(1 << power for power in range(10, 34, 2))
@@ -83,15 +83,15 @@ def command(
       allrail expect dgx-h100 --measured all_reduce.txt --at-least 0.9
       allrail expect --measured all_reduce.txt --report out
     """  # noqa: D301, click wants the character
-    from allrail.calibrate.expected import HOST_US, as_measured, check, cluster_for, rows_of
-    from allrail.calibrate.judge import judge
-    from allrail.calibrate.machine import machine_of
-    from allrail.calibrate.nccl import ways
-    from allrail.calibrate.predict import part_of
-    from allrail.calibrate.shape import large_share
+    from allrail.base.errors import InputError
+    from allrail.base.units import show_number
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.results.units import show_number
+    from allrail.measure.calibrate.expected import HOST_US, as_measured, check, cluster_for, rows_of
+    from allrail.measure.calibrate.judge import judge
+    from allrail.measure.calibrate.machine import machine_of
+    from allrail.measure.calibrate.nccl import ways
+    from allrail.measure.calibrate.predict import part_of
+    from allrail.measure.calibrate.shape import large_share
     from allrail.scenario import load_any_fabric
     from allrail.scenario.dimensions import dimensions_of
 
@@ -166,7 +166,7 @@ def command(
     }
     error = _error(loaded, within)
     if report is not None:
-        from allrail.report import answer
+        from allrail.output.report import answer
 
         answer.write(report, "expected", {**tree, "notes": [*notes, error]})
     if as_json:
@@ -182,8 +182,8 @@ def command(
 
 def _error(fabric: Fabric, within: float | None) -> str:
     """What is known of the error of what is expected; `within` of a fabric that has tables."""
-    from allrail.calibrate.shape import HEALTHY
-    from allrail.results.units import show_number
+    from allrail.base.units import show_number
+    from allrail.measure.calibrate.shape import HEALTHY
 
     if within is not None and fabric.library is not None:
         of = "rows of the tables"
@@ -209,9 +209,9 @@ def _table(
     dtype: str | None,
 ) -> Table | None:
     """The measured table; one of several."""
-    from allrail.calibrate.read import read_tables
-    from allrail.calibrate.table import AROUND, chosen
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
+    from allrail.measure.calibrate.read import read_tables
+    from allrail.measure.calibrate.table import AROUND, chosen
 
     if measured is None:
         return None
@@ -235,7 +235,7 @@ def _table(
 def _start(start: str | None, *, at_least: float | None, table: Table | None) -> int | None:
     """Bytes from which on sizes are checked; None for the large ones."""
     from allrail import _core
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
     from allrail.scenario.fields import parse_quantity
 
     if at_least is None and start is not None:
@@ -281,8 +281,8 @@ def _remarks(
 
 
 def _show(rows: Any, notes: list[str], found: Judgement, *, measured: bool) -> None:
-    from allrail.calibrate.shape import size_text
     from allrail.cli import output
+    from allrail.measure.calibrate.shape import size_text
 
     header = ["bytes", "algorithm", "expected_us", "expected_busbw"]
     header += ["measured_us", "measured_busbw", "%_of_expected"] if measured else []

@@ -55,10 +55,10 @@ def command(
       allrail export scenario.yaml --chakra out --ranks representative
       allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out8
     """  # noqa: D301, click wants the character
+    from allrail.base.stdin import stem
     from allrail.cli import output
     from allrail.formats.chakra_export import export_chakra
     from allrail.scenario import load_scenario
-    from allrail.stdin import stem
 
     name = stem(file) if name is None else name
     scenario = load_scenario(file, sets=sets)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.base.units import plain_number
 from allrail.cli import options
 from allrail.cli.group import Group
-from allrail.results.units import plain_number
 
 if TYPE_CHECKING:
     from allrail.scenario import Fabric, GraphFabric
@@ -25,8 +25,8 @@ def command() -> None:
 def list_fabrics(*, as_json: bool) -> None:
     """List the presets."""
     from allrail.cli import output
-    from allrail.graphs import count
     from allrail.scenario import GraphFabric, load_any_fabric, preset_names
+    from allrail.simulation.graphs import count
 
     fabrics = [load_any_fabric(name) for name in preset_names()]
     if as_json:
@@ -92,13 +92,13 @@ def show_fabric(
         output.text(fabric_text(name), end="")
         return
     if picture is not None:
-        from allrail.graphs import picture as draw
+        from allrail.simulation.graphs import picture as draw
 
         draw(fabric, picture)
     if infragraph is not None:
-        from allrail.files import write_text
-        from allrail.graphs import graph_fabric
-        from allrail.graphs import infragraph as as_infragraph
+        from allrail.base.files import write_text
+        from allrail.simulation.graphs import graph_fabric
+        from allrail.simulation.graphs import infragraph as as_infragraph
 
         write_text(infragraph, as_infragraph(graph_fabric(fabric)))
     if isinstance(fabric, GraphFabric):
@@ -148,10 +148,10 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     For every pair: just enough, over- or under-provisioned (Themis, section 6.3), and the split of
     the same total that suits the baseline best.
     """
-    from allrail import api
     from allrail.cli import output
-    from allrail.graphs import facts
     from allrail.scenario import GraphFabric, load_any_fabric
+    from allrail.simulation import api
+    from allrail.simulation.graphs import facts
 
     advice = api.advise(name)
     if as_json:
@@ -204,7 +204,7 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
 
 def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
     from allrail.cli import output
-    from allrail.graphs import measure
+    from allrail.simulation.graphs import measure
 
     with output.Progress("measuring distances") as progress:
         shown = measure(fabric, progress=progress)
@@ -251,7 +251,7 @@ def _switches(shown: dict[str, Any]) -> str:
 
 def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
     """Which numbers the nodes of a plane have: what `failed_nodes` goes by."""
-    from allrail.graphs import facts
+    from allrail.simulation.graphs import facts
 
     if facts(fabric)["named"]:
         return "NPUs as they stand, then switches; what has failed goes by name"

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allrail.errors import InputError
-from allrail.results.units import show_count
+from allrail.base.errors import InputError
+from allrail.base.units import show_count
 
 if TYPE_CHECKING:
-    from allrail.result import CollectivesResult
+    from allrail.results.result import CollectivesResult
     from allrail.scenario import Scenario
 
 
@@ -25,7 +25,7 @@ def check(folder: Path, *, option: str) -> None:
     Raises:
         InputError: It is a file or lies in one, or nobody may write there.
     """
-    from allrail.files import check_folder
+    from allrail.base.files import check_folder
 
     check_folder(folder, option=option)
     _check_place(folder.absolute(), folder, option)
@@ -41,7 +41,7 @@ def check_results(folder: Path, *, option: str) -> None:
     Raises:
         InputError: As of `check`; or it has such files that allrail did not write.
     """
-    from allrail.results.write import check_folder
+    from allrail.output.write import check_folder
 
     check(folder, option=option)
     check_folder(folder, option=option)
@@ -58,7 +58,7 @@ def check_file(file: Path, *, option: str) -> None:
         InputError: It is a folder or lies in a file, nobody may write there, or it is there and
             allrail did not write it.
     """
-    from allrail.files import check_target
+    from allrail.base.files import check_target
 
     check_target(file, option=option)
     check_journal(file, option=option)
@@ -118,7 +118,7 @@ def write(
         results: By label.
         scenarios: By the same labels.
     """
-    from allrail.results.write import write_results
+    from allrail.output.write import write_results
 
     tell_replaced(folder)
     write_results(folder, results=results, scenarios=scenarios)
@@ -129,10 +129,10 @@ def answer(folder: Path, kind: str, told: Mapping[str, Any]) -> None:
 
     Args:
         folder: Where.
-        kind: Which answer, as `allrail.report.answer` has it.
+        kind: Which answer, as `allrail.output.report.answer` has it.
         told: The answer as plain values.
     """
-    from allrail.report.answer import write
+    from allrail.output.report.answer import write
 
     tell_replaced(folder)
     write(folder, kind, told)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from allrail.errors import InputError, did_you_mean
+from allrail.base.errors import InputError, did_you_mean
 
 
 class Group(click.Group):

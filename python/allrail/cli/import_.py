@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from allrail.base.units import show_count
 from allrail.cli import options
-from allrail.results.units import show_count
 
 
 @click.command("import")

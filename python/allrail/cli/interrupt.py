@@ -7,7 +7,7 @@ and ends the process then. Compiled code of ours lets go of Python's lock, so th
 Commands that handle the signal themselves (`launch`, `run`) are left alone.
 
 Files that are being written are put in place whole at the end or not at all. Temporary ones and
-workers end with the process (`allrail.leftovers`); a sweep's journal is written line by line.
+workers end with the process (`allrail.base.leftovers`); a sweep's journal is written line by line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
-from allrail import leftovers
+from allrail.base import leftovers
 
 GRACE_S = 0.6
 """How long a command has to end by itself."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
-    from allrail.layouts import Job
     from allrail.scenario import Fabric, GraphFabric
+    from allrail.search.layouts import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ def job_of(
         InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
             are not said.
     """
+    from allrail.base.errors import InputError
     from allrail.cli import options
-    from allrail.errors import InputError
-    from allrail.layouts import HEADROOM, TOOLS, Job, parse_fixed
     from allrail.scenario.dimensions import dimensions_of
     from allrail.scenario.models import load_model, transformer_of
+    from allrail.search.layouts import HEADROOM, TOOLS, Job, parse_fixed
 
     model, fabric, npus = asked.model, asked.fabric, asked.npus
     if model is None and fabric is None and npus is None:
@@ -157,7 +157,7 @@ def _computes(asked: OfModel, fabric: Fabric | GraphFabric) -> tuple[str, str, t
 
 def _placed(fabric: Fabric, npus: int) -> list[str]:
     """Say which NPUs a job takes where it does not fill one dimension after the other."""
-    from allrail.layouts.mapping import block
+    from allrail.search.layouts.mapping import block
 
     sizes = [one.size for one in fabric.dimensions]
     parts = block(sizes, npus)
@@ -214,7 +214,7 @@ _OWN = {
 
 def _check_sets(sets: Sequence[str]) -> None:
     """Refuse overrides of what is searched or has an option of its own."""
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
     from allrail.scenario.overrides import parse_sets
     from allrail.scenario.places import show_path
 

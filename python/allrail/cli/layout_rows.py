@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.units import plain_number, show_count, show_number
+from allrail.base.units import plain_number, show_count, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Pessimistic, Ranked, Row, Space, Tuned
+    from allrail.base.errors import InputError
+    from allrail.search.layouts import Found, Job, Pessimistic, Ranked, Row, Space, Tuned
 
 
 DAY = 86_400.0
@@ -67,8 +67,8 @@ def show(answer: Answer) -> None:
     Args:
         answer: What was found.
     """
+    from allrail.base.errors import InputError
     from allrail.cli import output
-    from allrail.errors import InputError
 
     fastest = answer.found.ranked[0].step_s
     slow = answer.network.steps_s if answer.network is not None else {}
@@ -113,7 +113,7 @@ def tell(answer: Answer) -> None:
         answer: What was found.
     """
     from allrail.cli import output
-    from allrail.layouts.choice import WITHIN
+    from allrail.search.layouts.choice import WITHIN
 
     job, found, best = answer.job, answer.found, answer.best
     output.note(
@@ -188,7 +188,7 @@ def no_tool(job: Job, found: Found) -> list[str]:
 
 def _lacks(job: Job, one: Ranked) -> str:
     """Why no tool that cuts models can do a layout."""
-    from allrail.layouts import lacks
+    from allrail.search.layouts import lacks
 
     reasons = (
         lacks(job, one.layout, recompute=one.recompute, tool=tool)
@@ -227,7 +227,7 @@ def _tell_rest(found: Found) -> None:
 def _tell_network(answer: Answer) -> None:
     """What the recommended layout loses on a slower network; what is better there."""
     from allrail.cli import output
-    from allrail.layouts.pessimistic import BUSY
+    from allrail.search.layouts.pessimistic import BUSY
 
     best = answer.best
     name, busy = best.binding
@@ -255,9 +255,9 @@ def _tell_network(answer: Answer) -> None:
 
 def _tell_mine(answer: Answer) -> None:
     """What the layout of `--score` loses by."""
+    from allrail.base.errors import InputError
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.layouts import why_it_loses
+    from allrail.search.layouts import why_it_loses
 
     mine = answer.mine
     if mine is None:
@@ -283,15 +283,15 @@ def tree_of(answer: Answer) -> dict[str, Any]:
     Args:
         answer: What was found.
     """
-    from allrail.errors import InputError
-    from allrail.layouts.search import words_of
+    from allrail.base.errors import InputError
+    from allrail.search.layouts.search import words_of
 
     found, space, mine = answer.found, answer.space, answer.mine
     scored: dict[str, Any] | None = None
     if isinstance(mine, InputError):
         scored = {"error": mine.message}
     elif mine is not None:
-        from allrail.layouts import why_it_loses
+        from allrail.search.layouts import why_it_loses
 
         scored = _tree(answer, mine)
         scored["loses_by"] = why_it_loses(mine, found.ranked[0])

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.units import show_count
+from allrail.base.units import show_count
 
 if TYPE_CHECKING:
+    from allrail.base.errors import InputError
     from allrail.cli.layout_job import Asked
     from allrail.cli.layout_rows import Answer
-    from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Ranked
+    from allrail.search.layouts import Found, Job, Ranked
 
 _SEARCHED = 0.85
 """Of a time budget: the rest is for the pessimistic network, and other schedules."""
@@ -46,10 +46,10 @@ def rank(
     Raises:
         InputError: No layout can be, or none fits.
     """
-    from allrail.accuracy import line_of
+    from allrail.base.files import write_yaml
     from allrail.cli import folders, output
     from allrail.cli.layout_rows import show, tell, tree_of
-    from allrail.files import write_yaml
+    from allrail.results.accuracy import line_of
     from allrail.scenario import load_any_fabric, load_scenario
 
     with output.Progress("looking at layouts") as progress, _ended_with_rows():
@@ -88,8 +88,8 @@ _ENDED = {"interrupted": 130, "terminated": 143}
 
 def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
     from allrail.cli.layout_rows import Answer, shown_of
-    from allrail.layouts import Trials, folded, read_given, score, search, space
-    from allrail.layouts.budget import Budget
+    from allrail.search.layouts import Trials, folded, read_given, score, search, space
+    from allrail.search.layouts.budget import Budget
 
     given = read_given(asked.score, job) if asked.score is not None else None
     budget = Budget(asked.budget)
@@ -119,8 +119,8 @@ def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
 
 def _decision(job: Job, layout: Any, recompute: str) -> Any:
     """What a layout decides; in as few microbatches as a trial has, whether it fits or not."""
-    from allrail.apply.decision import Decision
-    from allrail.steady import simulated_counts
+    from allrail.simulation.steady import simulated_counts
+    from allrail.targets.decision import Decision
 
     count = simulated_counts(layout.pp, layout.microbatches(job))[0]
     tree = _tree(job, layout, recompute, count)
@@ -130,11 +130,11 @@ def _decision(job: Job, layout: Any, recompute: str) -> Any:
 
 def _check_schedule(job: Job, layouts: Sequence[Any]) -> None:
     """Refuse a schedule of `--set` that the tool of `--for` cannot do; note what it leaves open."""
-    from allrail.apply.decision import Inapplicable
-    from allrail.apply.keys import keep_to
+    from allrail.base.errors import InputError
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.layouts import ANY
+    from allrail.search.layouts import ANY
+    from allrail.targets.decision import Inapplicable
+    from allrail.targets.keys import keep_to
 
     if job.tool == ANY or not any(one.lstrip().startswith("schedule.") for one in job.sets):
         return
@@ -156,8 +156,8 @@ def _offers(job: Job, one: Ranked) -> Callable[[Mapping[str, Any]], bool] | None
     """What the tool of `--for` says in its files; None where no tool is named."""
     from functools import partial
 
-    from allrail.apply import offers
-    from allrail.layouts import ANY
+    from allrail.search.layouts import ANY
+    from allrail.targets import offers
 
     if job.tool == ANY:
         return None
@@ -166,8 +166,8 @@ def _offers(job: Job, one: Ranked) -> Callable[[Mapping[str, Any]], bool] | None
 
 def _unsaid(job: Job, one: Ranked, schedule: Mapping[str, Any]) -> list[str]:
     """What to say of a schedule that no tool of a layout has in its files; nothing else."""
-    from allrail.apply import offers
-    from allrail.layouts import ANY
+    from allrail.search.layouts import ANY
+    from allrail.targets import offers
 
     if job.tool != ANY or not schedule or not one.tools:
         return []
@@ -182,9 +182,9 @@ def _beside(job: Job, answer: Answer, trials: Any, asked: Asked, budget: Any) ->
     """What is looked at once the rows are known, as far as the time goes."""
     from dataclasses import replace
 
-    from allrail.errors import InputError
-    from allrail.layouts import pessimistic, tuned
-    from allrail.layouts.budget import Stopped
+    from allrail.base.errors import InputError
+    from allrail.search.layouts import pessimistic, tuned
+    from allrail.search.layouts.budget import Stopped
 
     best = answer.best
     first = [best, *(row.ranked for row in answer.shown if row.ranked is not best)]
@@ -220,8 +220,8 @@ class _Kept:
         """Write it, now and then."""
         import time
 
-        from allrail.files import write_yaml
-        from allrail.layouts import recommended
+        from allrail.base.files import write_yaml
+        from allrail.search.layouts import recommended
 
         best, now = recommended(ranked), time.monotonic()
         if best.layout.name != self._name and now - self._last > _KEPT:
@@ -261,7 +261,7 @@ def best_of(job: Job) -> tuple[dict[str, Any], list[str]]:
     """
     from allrail.cli import output
     from allrail.cli.layout_rows import no_tool
-    from allrail.layouts import search, space
+    from allrail.search.layouts import search, space
 
     with output.Progress("looking at layouts") as progress:
         found = search(job, space(job, job.model["transformer"]).layouts, top=1, progress=progress)
@@ -276,9 +276,9 @@ def best_of(job: Job) -> tuple[dict[str, Any], list[str]]:
 
 def _of_config(job: Job, best: Ranked) -> list[str]:
     """What was assumed for a Hugging Face model, and what of its file is not read."""
-    from allrail.api import simulate
     from allrail.scenario.models import load_model
-    from allrail.steady import simulated_counts
+    from allrail.simulation.api import simulate
+    from allrail.simulation.steady import simulated_counts
 
     if "hugging_face" not in load_model(job.model["name"], folder=Path()):
         return []
@@ -308,7 +308,7 @@ def _scenario(
 
 def _tree(job: Job, layout: Any, recompute: str, microbatches: int) -> dict[str, Any]:
     """The scenario of a layout with the model by its name, and with what `--set` says."""
-    from allrail.layouts.layout import overridden
+    from allrail.search.layouts.layout import overridden
 
     tree = layout.scenario(job, recompute=recompute, microbatches=microbatches)
     tree["workload"]["model"] = job.model["name"]
@@ -318,10 +318,10 @@ def _tree(job: Job, layout: Any, recompute: str, microbatches: int) -> dict[str,
 
 def _write_out_stdin(tree: dict[str, Any]) -> None:
     """Put what came from stdin in place of its name: nobody who reads the scenario later has it."""
+    from allrail.base.stdin import STDIN
     from allrail.scenario.devices import load_device
     from allrail.scenario.models import load_model
     from allrail.scenario.presets import read_fabric
-    from allrail.stdin import STDIN
 
     piped = str(STDIN)
     workload = tree["workload"]
@@ -356,8 +356,8 @@ def _job(job: Job) -> dict[str, Any]:
 
 def _nothing(job: Job, found: Found) -> InputError:
     """Why no layout is left, and what would fit."""
-    from allrail.errors import InputError
-    from allrail.layouts.nothing import nothing_fits
+    from allrail.base.errors import InputError
+    from allrail.search.layouts.nothing import nothing_fits
 
     if found.stopped:
         return InputError(

@@ -18,11 +18,11 @@ from typing import NoReturn
 try:
     import click
 
-    from allrail import stdin
+    from allrail.base import stdin
+    from allrail.base.errors import AllrailError, InputError
     from allrail.cli import added, interrupt, mistyped, progress
     from allrail.cli.group import Group
     from allrail.cli.verbs import HELP, SECTIONS, VERBS
-    from allrail.errors import AllrailError, InputError
 except KeyboardInterrupt:  # before there is a command
     raise SystemExit(130) from None
 
@@ -64,7 +64,7 @@ class _Verbs(Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
-        from allrail.manifest import reading
+        from allrail.base.manifest import reading
 
         try:
             with reading():

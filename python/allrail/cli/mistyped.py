@@ -11,7 +11,7 @@ import re
 
 import click
 
-from allrail.errors import InputError, did_you_mean
+from allrail.base.errors import InputError, did_you_mean
 
 _HABITS = {
     "--global-batch": ("gbs", "global-batch-size", "batch", "batch-size"),

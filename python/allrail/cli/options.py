@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 MOST_SLICES = 300_000
-"""Of all timelines of a folder: as many as a page draws (`allrail.report.timeline.MOST_SPANS`)."""
+"""Of all timelines of a folder: as many as a page draws (`output.report.timeline.MOST_SPANS`)."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ class _Given(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value."""
         if not str(value):
-            from allrail.errors import InputError
+            from allrail.base.errors import InputError
 
             name = "" if param is None else max(param.opts, key=len)
             shown = str(param and (param.metavar or name)).upper()
@@ -49,7 +49,7 @@ class Input(_Given, click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path, or what stands for stdin."""
-        from allrail import stdin
+        from allrail.base import stdin
 
         if self._spooled and str(value) == str(stdin.STDIN):
             return stdin.spooled()
@@ -250,7 +250,7 @@ def refuse(*names: str, why: str, hint: str) -> None:
     Raises:
         InputError: One was given.
     """
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
 
     context = click.get_current_context()
     for one in context.command.params:
@@ -291,7 +291,7 @@ def listed(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:
     del ctx, param
     if files:
-        from allrail.plugins import load_plugin
+        from allrail.simulation.plugins import load_plugin
 
         for file in files:
             load_plugin(file)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from allrail import stdin
+from allrail.base import stdin
+from allrail.base.foreign import in_json, printable
 from allrail.cli.progress import Progress as Progress  # noqa: PLC0414, commands find it here
 from allrail.cli.progress import aside
-from allrail.foreign import in_json, printable
 
 if TYPE_CHECKING:
-    from allrail.many import FailedRow
-    from allrail.network_accuracy import NetworkError
+    from allrail.results.network_accuracy import NetworkError
     from allrail.scenario import ScenarioLike
     from allrail.scenario.overrides import Sets
+    from allrail.simulation.many import FailedRow
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -170,7 +170,7 @@ def talk(messages: int, size: int | None) -> str:
         messages: How many.
         size: Of all of them together, in bytes; None if nobody counted.
     """
-    from allrail.results.units import show_count
+    from allrail.base.units import show_count
 
     told = show_count(messages, "message")
     return told if size is None else f"{told}, {size:,} B"
@@ -239,8 +239,8 @@ def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
         scenario: What was simulated; of several, one that computes as they do.
         sets: Overrides.
     """
-    from allrail.accuracy import line_of
-    from allrail.network_accuracy import network_error
+    from allrail.results.accuracy import line_of
+    from allrail.results.network_accuracy import network_error
     from allrail.scenario import load_scenario
 
     loaded = load_scenario(scenario, sets=sets)
@@ -272,8 +272,8 @@ def predicted(
         network: Of each scenario whose fabric has none, what is known of the network's error
             (`network_accuracy.network_error`).
     """
-    from allrail.network_accuracy import network_lines
-    from allrail.results.units import show_error
+    from allrail.base.units import show_error
+    from allrail.results.network_accuracy import network_lines
 
     for wiring in dict.fromkeys(filter(None, simulated_as)):
         note(wiring)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from allrail.base.errors import InputError
+from allrail.base.units import show_count, show_number
 from allrail.cli import options
-from allrail.errors import InputError
-from allrail.results.units import show_count, show_number
 
 _OPTIONS = {
     "count": "--count",
@@ -101,9 +101,9 @@ def command(
     and leave instead. Where the jobs of the first mix are, --json and --out say; of --out each job
     is a scenario, too, in `jobs/`.
     """
-    from allrail import placement
     from allrail.cli import folders, output
-    from allrail.placed import Whereabouts, placed_jobs
+    from allrail.simulation import placement
+    from allrail.simulation.placed import Whereabouts, placed_jobs
 
     shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
     waits = trace is not None or jobs is not None
@@ -171,7 +171,7 @@ def command(
             error.source = _OPTIONS.get(error.field, "")
         raise
     if out is not None:
-        from allrail.report.placement import write
+        from allrail.output.report.placement import write
 
         folders.tell_replaced(out)
         write(out, told, where=None if waits else Whereabouts(fabric, told))
@@ -203,7 +203,7 @@ def _refuse_mixed(given: dict[str, object], why: str, hint: str) -> None:
 
 def _show_mixes(told: dict[str, Any]) -> None:
     from allrail.cli import output
-    from allrail.network_accuracy import TRAFFIC
+    from allrail.results.network_accuracy import TRAFFIC
 
     upper, moved = told["upper_level"], told["defragmentation"]
     rows = [_row("utilisation_%", told["utilisation"], 100)]

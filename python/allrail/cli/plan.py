@@ -12,7 +12,7 @@ from allrail.cli import options
 
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
-    from allrail.plans import Plan
+    from allrail.results.plans import Plan
 
 _EXAMPLE = "allrail plan --model llama3_8b --fabric dgx-h100 --npus 64"
 _LETTERS = {
@@ -114,10 +114,10 @@ def command(
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --out best.yaml
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --for megatron --fix tp=8
     """  # noqa: D301, click wants the character
-    from allrail import api
     from allrail.cli import output
     from allrail.cli.layout_job import Asked, job_of
     from allrail.cli.layouts import rank
+    from allrail.simulation import api
 
     asked = Asked(top, exhaustive, schedules, tool, fix, headroom, score, budget, sets)
     job = job_of(file, of_model, example=_EXAMPLE, more=asked)

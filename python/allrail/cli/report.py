@@ -30,9 +30,9 @@ def command(*, path: Path, out: Path | None) -> None:
       allrail report out
       allrail report out --out page.html
     """  # noqa: D301, click wants the character
+    from allrail.base.files import write_text
     from allrail.cli import output
-    from allrail.files import write_text
-    from allrail.report.saved import saved_page
+    from allrail.output.report.saved import saved_page
 
     html = saved_page(path)
     file = out or (path if path.is_dir() else path.parent) / _PAGE

@@ -11,7 +11,7 @@ from allrail.cli import options
 
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
-    from allrail.require import Candidate, Required, Target
+    from allrail.search.require import Candidate, Required, Target
 
 _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s"
 
@@ -70,7 +70,7 @@ def command(
     from allrail.cli import output
     from allrail.cli.layout_job import job_of
     from allrail.cli.layouts import best_of
-    from allrail.require import cheapest, require
+    from allrail.search.require import cheapest, require
 
     job = job_of(file, of_model, example=_EXAMPLE)
     scenario, notes = (job, list[str]()) if isinstance(job, Path) else best_of(job)
@@ -79,7 +79,7 @@ def command(
         found = require(scenario, throughput, sets=sets, progress=progress)
     tried = cheapest(scenario, found.target, names, sets=sets, prices=prices) if names else []
     if out is not None:
-        from allrail.require.curves import write_curves
+        from allrail.output.curves import write_curves
 
         write_curves(out, found)
     if as_json:
@@ -100,8 +100,8 @@ def command(
 
 
 def _show(found: Required) -> None:
+    from allrail.base.units import plain_number, show_time
     from allrail.cli import output
-    from allrail.results.units import plain_number, show_time
 
     target = found.target
     rows = [
@@ -150,8 +150,8 @@ def _show_curves(found: Required) -> None:
 
 
 def _show_fabrics(tried: list[Candidate], target: Target) -> None:
+    from allrail.base.units import plain_number
     from allrail.cli import output
-    from allrail.results.units import plain_number
 
     rows = [
         [
@@ -177,7 +177,7 @@ def _show_fabrics(tried: list[Candidate], target: Target) -> None:
 
 def _listed(folder: Path | None) -> list[str]:
     """The fabric files in a folder."""
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
 
     if folder is None:
         return []

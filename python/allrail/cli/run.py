@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from allrail.base.units import show_count
 from allrail.cli import options
-from allrail.results.units import show_count
 
 _LOOK_S = 1.0
 _SI_KERNEL = 0x80  # of <asm-generic/siginfo.h>: it came from the system, not from a process
@@ -36,12 +36,12 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
     exit status is that of CMD. Afterwards DIR has `trace.json.gz` for ui.perfetto.dev, one process
     a rank. With --json the reports of all ranks are printed as data.
     """
+    from allrail.base.errors import InputError
+    from allrail.base.files import check_target, explained, write_bytes
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.files import check_target, explained, write_bytes
+    from allrail.output.record_trace import trace_gzip
     from allrail.runtime import record
     from allrail.runtime.report import report_of
-    from allrail.runtime.trace import trace_gzip
 
     if shutil.which(words[0]) is None:
         raise InputError(

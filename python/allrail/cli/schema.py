@@ -12,6 +12,6 @@ import click
 def command(*, what: str) -> None:
     """Print the JSON schema of a scenario, a fabric, a plan or a job file."""
     from allrail.cli import output
-    from allrail.schemas import schema
+    from allrail.output.schemas import schema
 
     output.print_json(schema(what))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from allrail.base.errors import InputError
+from allrail.base.units import plain_number, show_count
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
-from allrail.errors import InputError
-from allrail.results.units import plain_number, show_count
 
 if TYPE_CHECKING:
     from allrail.formats.astra_sim import AstraCase
-    from allrail.result import CollectivesResult
+    from allrail.results.result import CollectivesResult
     from allrail.scenario import Scenario
 
 
@@ -65,9 +65,9 @@ def command(
     **foreign: Any,
 ) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
-    from allrail import api
     from allrail.cli import folders, output, traffic, training
     from allrail.scenario import load_scenario
+    from allrail.simulation import api
 
     given = astra.given(foreign)
     case = None
@@ -209,9 +209,9 @@ def _agreed(result: CollectivesResult) -> list[tuple[str, str]]:
 
 def _tell_measured(scenario: Scenario) -> None:
     """Say what the library takes that a fabric was calibrated from: another schedule."""
-    from allrail.calibrate.nccl.beside import nccl_of
+    from allrail.base.units import show_number
     from allrail.cli import output
-    from allrail.results.units import show_number
+    from allrail.measure.calibrate.nccl.beside import nccl_of
 
     if getattr(scenario.fabric, "library", None) is None:
         return
@@ -227,7 +227,7 @@ def _tell_measured(scenario: Scenario) -> None:
 
 def _predicted(scenario: Scenario, result: CollectivesResult) -> None:
     from allrail.cli import output
-    from allrail.network_accuracy import network_error
+    from allrail.results.network_accuracy import network_error
 
     output.predicted(
         [result.world],

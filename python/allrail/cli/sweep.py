@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allrail.base.units import show_count
 from allrail.cli import options
-from allrail.results.units import show_count
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from allrail.sweeps import Swept
+    from allrail.search.sweeps import Swept
 
 MOST_ROWS = 24
 """More would push everything else off the screen; the table has all."""
@@ -60,10 +60,10 @@ def command(
     Results are kept as they come: the same command goes on with a sweep that was interrupted. A
     point that is wrong is a row with its error; the exit status is 1 then.
     """
+    from allrail.base.stdin import STDIN
     from allrail.cli import output
-    from allrail.stdin import STDIN
-    from allrail.sweeps import sweep
-    from allrail.sweeps.known import known_line
+    from allrail.search.sweeps import sweep
+    from allrail.search.sweeps.known import known_line
 
     folder = out or Path("study" if study == STDIN else study.stem)
     with output.Progress("sweeping") as progress:
@@ -89,8 +89,8 @@ def show(swept: Swept) -> None:
         swept: What came of the sweep.
     """
     from allrail.cli import output
-    from allrail.sweeps.axes import written
-    from allrail.sweeps.table import ERROR
+    from allrail.search.sweeps.axes import written
+    from allrail.search.sweeps.table import ERROR
 
     table = swept.table
     good = table.filter(table[ERROR].is_null())
@@ -129,7 +129,7 @@ def best(good: pl.DataFrame, shown: str) -> pl.DataFrame:
         good: Those without an error.
         shown: By which result.
     """
-    from allrail.sweeps.picture import more_is_better
+    from allrail.output.report.sweep import more_is_better
 
     return good.sort(shown, descending=more_is_better(shown), nulls_last=True, maintain_order=True)
 
@@ -142,7 +142,7 @@ def _results(swept: Swept, good: pl.DataFrame) -> list[str]:
 
 def _tell_errors(swept: Swept) -> None:
     from allrail.cli import output
-    from allrail.sweeps.table import ERROR
+    from allrail.search.sweeps.table import ERROR
 
     wrong = swept.table.filter(swept.table[ERROR].is_not_null())
     if not len(wrong):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from allrail.base.units import show_count, show_number
 from allrail.cli import output
-from allrail.results.units import show_count, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from allrail.many import FailedRow
+    from allrail.results.traffic_result import Distribution, TrafficResult
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
-    from allrail.traffic_result import Distribution, TrafficResult
-    from allrail.variants import Row
+    from allrail.simulation.many import FailedRow
+    from allrail.simulation.variants import Row
 
 
 def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
@@ -26,13 +26,13 @@ def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
         as_json: Whether to print the JSON object instead of the table.
         out: A folder for tables and pictures.
     """
-    from allrail.api import simulate
     from allrail.cli import folders
+    from allrail.simulation.api import simulate
 
     with output.Progress("simulating", counts=False) as progress:
         result = cast("TrafficResult", simulate(scenario, progress=progress))
     if out is not None:
-        from allrail.results.traffic import write_traffic
+        from allrail.output.traffic import write_traffic
 
         folders.tell_replaced(out)
         write_traffic(out, results={result.pattern: result}, scenarios={result.pattern: scenario})
@@ -62,14 +62,14 @@ def compare(
         out: A folder for tables and pictures.
     """
     from allrail.cli import folders
-    from allrail.variants import compare as compare_variants
+    from allrail.simulation.variants import compare as compare_variants
 
     failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
         rows = compare_variants(file, each=each, sets=sets, progress=progress, failed=failed)
     output.none_worked(rows, failed)
     if out is not None:
-        from allrail.results.traffic import write_traffic
+        from allrail.output.traffic import write_traffic
 
         folders.tell_replaced(out)
         write_traffic(
@@ -163,7 +163,7 @@ def _distribution(values: Distribution, unit: str) -> str:
 
 def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> None:
     """What was left out, once each; then where the numbers come from."""
-    from allrail.network_accuracy import network_error
+    from allrail.results.network_accuracy import network_error
 
     for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from allrail.accuracy import lines
+from allrail.base.errors import show as written
+from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
-from allrail.errors import show as written
-from allrail.results.units import plain_number, show_count, show_duration, show_number
+from allrail.results.accuracy import lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from allrail.assumptions import WhatIf
-    from allrail.many import FailedRow
-    from allrail.result import DimensionResult
+    from allrail.results.result import DimensionResult
+    from allrail.results.training_result import TrainingResult
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
-    from allrail.training_result import TrainingResult
-    from allrail.variants import Row
+    from allrail.simulation.assumptions import WhatIf
+    from allrail.simulation.many import FailedRow
+    from allrail.simulation.variants import Row
 
 MOST_ACTORS = 16
 """More would push everything else off the screen; `--json` and the tables have all."""
@@ -51,9 +51,9 @@ def run(
     Returns:
         What came out.
     """
-    from allrail.api import simulate
-    from allrail.assumptions import what_if
     from allrail.cli import folders
+    from allrail.simulation.api import simulate
+    from allrail.simulation.assumptions import what_if
 
     with output.Progress("simulating") as progress:
         result = cast("TrainingResult", simulate(scenario, timeline=slices, progress=progress))
@@ -62,7 +62,7 @@ def run(
         with output.Progress("what if") as progress:
             rows = what_if(scenario, assumptions, result=result, progress=progress)
     if out is not None:
-        from allrail.results.training import write_training
+        from allrail.output.training import write_training
 
         name = _name(scenario, result)
         folders.tell_replaced(out)
@@ -106,7 +106,7 @@ def compare(
         out: A folder for tables and pictures.
     """
     from allrail.cli import folders
-    from allrail.variants import compare as compare_variants
+    from allrail.simulation.variants import compare as compare_variants
 
     failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
@@ -115,7 +115,7 @@ def compare(
         )
     output.none_worked(rows, failed)
     if out is not None:
-        from allrail.results.training import write_training
+        from allrail.output.training import write_training
 
         folders.tell_replaced(out)
         write_training(
@@ -144,8 +144,8 @@ def _tell_measured(scenario: Scenario) -> None:
     """Say what the step takes with the collectives of the library whose tables were measured."""
     if getattr(scenario.fabric, "library", None) is None:
         return
-    from allrail.calibrate.step import measured_step
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
+    from allrail.measure.calibrate.step import measured_step
 
     try:
         found = measured_step(scenario)
@@ -325,7 +325,7 @@ def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
 
 def _show_rows(rows: Sequence[Row], failed: Sequence[FailedRow]) -> None:
     from allrail.cli.compare import SHORT
-    from allrail.variants import show_value
+    from allrail.simulation.variants import show_value
 
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)

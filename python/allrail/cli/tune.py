@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.base.errors import show as shown
 from allrail.cli import options
-from allrail.errors import show as shown
 
 if TYPE_CHECKING:
-    from allrail.tuning import Tuned
+    from allrail.search.tuning import Tuned
 
 
 @click.command()
@@ -50,7 +50,7 @@ def command(
     Bayesian optimisation (Optuna). The first trial is the scenario as it is.
     """
     from allrail.cli import folders, output
-    from allrail.tuning import tune
+    from allrail.search.tuning import tune
 
     with output.Progress("tuning") as progress:
         tuned = tune(file, sets=sets, trials=trials, seed=seed, study=study, progress=progress)
@@ -90,9 +90,9 @@ def command(
 
 def _searched(file: Path, sets: tuple[str, ...], tuned: Tuned) -> dict[str, Any]:
     """What a report says of the scenario beside its trials."""
-    from allrail.results.write import input_tree
+    from allrail.base.stdin import stem
+    from allrail.output.write import input_tree
     from allrail.scenario import load_scenario
-    from allrail.stdin import stem
 
     scenario = load_scenario(file, sets=sets)
     return {

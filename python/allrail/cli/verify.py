@@ -10,7 +10,7 @@ import click
 from allrail.cli import options
 
 if TYPE_CHECKING:
-    from allrail.verify import Verdict
+    from allrail.measure.verify import Verdict
 
 
 @click.command()
@@ -70,7 +70,7 @@ def command(
     else:
         verdict = _of_run(run, {"--fabric": planned, "--step": step, "--npus": npus})
     if fabric is not None:
-        from allrail.files import write_yaml
+        from allrail.base.files import write_yaml
 
         write_yaml(fabric, verdict.fabric)
     if report is not None:
@@ -96,9 +96,9 @@ def _is_trace(run: Path) -> bool:
 
 
 def _of_trace(run: Path, fabric: str | None, step: int | None, npus: int | None) -> Verdict:
+    from allrail.base.errors import InputError
     from allrail.cli import output
-    from allrail.errors import InputError
-    from allrail.verify import verify_trace
+    from allrail.measure.verify import verify_trace
 
     if fabric is None:
         raise InputError(
@@ -112,9 +112,9 @@ def _of_trace(run: Path, fabric: str | None, step: int | None, npus: int | None)
 
 
 def _of_run(run: Path, given: dict[str, object]) -> Verdict:
-    from allrail.errors import InputError
+    from allrail.base.errors import InputError
+    from allrail.measure.verify import verify
     from allrail.runtime import record
-    from allrail.verify import verify
 
     if not run.is_dir():
         raise InputError(

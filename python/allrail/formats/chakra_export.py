@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from allrail.errors import InputError
-from allrail.files import check_name, staged_folder
+from allrail.base.errors import InputError
+from allrail.base.files import check_name, staged_folder
+from allrail.base.manifest import reading
 from allrail.formats.in_core import in_core
-from allrail.manifest import reading
 
 if TYPE_CHECKING:
-    from allrail.many import Progress
     from allrail.scenario import Scenario
+    from allrail.simulation.many import Progress
 
 Ranks = Literal["all", "representative"]
 """Whose files an export writes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from allrail.errors import InputError
-from allrail.files import staged_folder
+from allrail.base.errors import InputError
+from allrail.base.files import staged_folder
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import MODEL
 
@@ -24,8 +24,8 @@ def import_model(files: list[Path], folder: Path, name: str) -> Imported:
     Raises:
         InputError: There are several, or the model is not read.
     """
-    from allrail.api import simulate
     from allrail.scenario.models import load_model, parameters_of
+    from allrail.simulation.api import simulate
 
     if len(files) > 1:
         raise InputError(

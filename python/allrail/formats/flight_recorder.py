@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.base.manifest import note_source
 from allrail.formats.plain_pickle import load_plain
-from allrail.manifest import note_source
 
 _LARGEST = 128 << 20
 HEAD = 1 << 16

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.base.units import show_count
 from allrail.formats.flight_recorder import Call, Dump, Unit, units
-from allrail.results.units import show_count
 
 
 def write_traces(dumps: Sequence[Dump], folder: Path) -> list[Path]:

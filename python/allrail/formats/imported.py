@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail.stdin import is_spooled
+from allrail.base.stdin import is_spooled
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from allrail.errors import InputError
-from allrail.files import staged_folder
+from allrail.base.errors import InputError
+from allrail.base.files import staged_folder
+from allrail.base.units import show_count
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import LAYERS
-from allrail.results.units import show_count
 
 
 def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
@@ -24,8 +24,8 @@ def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
         InputError: There are several, or the file is no layer file.
     """
     from allrail.formats.astra_sim.loops import split_by_loop
-    from allrail.formats.astra_sim.notes import Notes
-    from allrail.formats.astra_sim.workload import read_workload
+    from allrail.scenario.astra_sim.notes import Notes
+    from allrail.scenario.astra_sim.workload import read_workload
 
     if len(files) > 1:
         raise InputError(

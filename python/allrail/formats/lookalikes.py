@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 _HEAD = 1 << 16
 

@@ -18,7 +18,7 @@ import pickletools
 import struct
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 _PLAIN = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP"),

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.flight_recorder import is_dump
 from allrail.formats.lookalikes import check_lookalike
 

@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from allrail import leftovers
-from allrail.errors import InputError
-from allrail.files import check_name, staged_folder
+from allrail.base import leftovers
+from allrail.base.errors import InputError
+from allrail.base.files import check_name, staged_folder
+from allrail.base.manifest import note_source, note_trace, reading
 from allrail.formats.chakra_export import parts_of
 from allrail.formats.config_json import import_model
 from allrail.formats.flight_recorder import read_dumps
@@ -37,7 +38,6 @@ from allrail.formats.recognised import (
     prefix_of,
     recognise,
 )
-from allrail.manifest import note_source, note_trace, reading
 
 
 def import_trace(

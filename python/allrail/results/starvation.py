@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from allrail.result import Stage
+    from allrail.results.result import Stage
 
 Span = tuple[float, float]
 """From when to when, µs."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from allrail import _core
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.nodes import Memory
 from allrail.runtime.resizes import guard_resizes
 

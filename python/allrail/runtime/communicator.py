@@ -24,8 +24,8 @@ from typing import Any, Literal, Self
 
 import allrail
 from allrail import _core
-from allrail.arguments import Kind, check
-from allrail.errors import InputError, TrainingError, did_you_mean, show
+from allrail.base.arguments import Kind, check
+from allrail.base.errors import InputError, TrainingError, did_you_mean, show
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.arrays import COMBINED, View, made_like, view_of, was_written
 from allrail.runtime.environment import place_of

@@ -20,8 +20,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from allrail.errors import InputError
-from allrail.installed import install
+from allrail.base.errors import InputError
+from allrail.base.installed import install
 from allrail.runtime import store
 from allrail.runtime.agreement import Patience, Store
 

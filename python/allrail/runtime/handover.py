@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 
 _DIGITS = 64

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail import _core
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.handover import hand_over
 from allrail.runtime.record import folder as traced
 from allrail.runtime.record import recording
 
 if TYPE_CHECKING:
-    from allrail.plugins.tensors import TensorFunction
     from allrail.scenario.places import Places
+    from allrail.simulation.plugins.tensors import TensorFunction
 
 JobLike = str | os.PathLike[str] | Mapping[str, Any]
 """A path, or a mapping of the same shape as a file."""
@@ -442,7 +442,7 @@ def _shown(value: object) -> str:
 
 
 def _read(tree: Any, places: Places, folder: Path) -> Job:
-    from allrail.plans import Plan
+    from allrail.results.plans import Plan
     from allrail.scenario.graph import check_mapping
 
     if not isinstance(tree, dict):
@@ -466,9 +466,9 @@ def _ranking(tree: Mapping[str, Any], places: Places, folder: Path) -> TensorFun
     tensor = (tree.get("schedule") or {}).get("tensor") or {}
     if "plugin" not in tensor:
         return None
-    from allrail.plugins import load_text, loaded, tensor_function
     from allrail.scenario.explain import at_place
     from allrail.scenario.text import read_bytes
+    from allrail.simulation.plugins import load_text, loaded, tensor_function
 
     path = folder / tensor["plugin"]
     text = read_bytes(path)

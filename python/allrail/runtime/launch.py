@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import IO, Any, TextIO
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.environment import ADDRESS, OURS, TOKEN
 from allrail.runtime.several import Hosts
 from allrail.runtime.store import Server

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allrail import _core
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.job import Job, patience_of
 from allrail.runtime.nodes import Calls, Memory, settings_of_group

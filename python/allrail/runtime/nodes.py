@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from allrail import _core
 from allrail._core import Node, RuntimeFault
-from allrail.errors import InputError, TrainingError
-from allrail.foreign import printable
+from allrail.base.errors import InputError, TrainingError
+from allrail.base.foreign import printable
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.handover import hand_over

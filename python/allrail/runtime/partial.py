@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from allrail import _core
-from allrail.errors import InputError, TrainingError, show
+from allrail.base.errors import InputError, TrainingError, show
 from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.arrays import View, made_like, view_of
 from allrail.runtime.job import Job

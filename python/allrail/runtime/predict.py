@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.record import USERS, Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
@@ -51,7 +51,7 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
         record: Of one rank.
         steps: Of the record, one or more.
     """
-    from allrail.api import simulate
+    from allrail.simulation.api import simulate
 
     settings = record["settings"]
     if settings is None or not settings.get("dimensions"):

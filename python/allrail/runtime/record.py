@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
-from allrail.errors import InputError
-from allrail.files import remove, write_bytes
+from allrail.base.errors import InputError
+from allrail.base.files import remove, write_bytes
 
 SCHEMA_VERSION = 1
 

@@ -19,7 +19,7 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any
 
-from allrail.foreign import printable
+from allrail.base.foreign import printable
 from allrail.runtime.predict import Prediction, predict
 from allrail.runtime.record import Record
 from allrail.runtime.steps import Step, steps_of

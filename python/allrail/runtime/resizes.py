@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from allrail import _core
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 
 
 def guard_resizes(torch: Any) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from allrail import stdin
-from allrail.errors import InputError, TrainingError
+from allrail.base import stdin
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.environment import SHORTEST_TOKEN, TOKEN
 from allrail.runtime.store import Client, NotSetError, Server, host_and_port
 

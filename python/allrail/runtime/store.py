@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.door import Door, Known
 
 LARGEST_KEY = 512

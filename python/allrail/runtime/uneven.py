@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.arrays import View, made_like, view_of
 from allrail.runtime.nodes import Asked, Calls, Memory
 

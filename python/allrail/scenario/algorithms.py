@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.scenario.choices import OPERATIONS
 from allrail.scenario.fields import OneOf, Quantity, _Field, parse_quantity, refuse
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 from typing import Any
 
-from allrail.errors import InputError
-from allrail.stdin import STDIN
+from allrail.base.errors import InputError
+from allrail.base.stdin import STDIN
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allrail import _core
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import parse_quantity, table
 from allrail.scenario.graph import GraphFabric

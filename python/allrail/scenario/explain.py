@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
-from allrail.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, did_you_mean, show
 from allrail.scenario.places import Path, Place, Places, parse_path, show_path
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from allrail import _core
-from allrail.errors import did_you_mean, show
+from allrail.base.errors import did_you_mean, show
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.places import Places
 
 Form = Literal["scenario", "fabric", "model"]

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from allrail import _core
-from allrail.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, did_you_mean, show
 from allrail.scenario.fields import U32_MAX, Quantity, Text
 from allrail.scenario.node import Described
 from allrail.scenario.places import Path, Places, parse_path, show_path

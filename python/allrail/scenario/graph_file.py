@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from allrail.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, did_you_mean, show
 from allrail.scenario.infragraph import Infrastructure, is_infragraph, lookalike
 from allrail.scenario.places import Path, Places, show_path
 from allrail.scenario.text import read_file

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.scenario.places import Path, Places, show_path
 
 _RATES = {

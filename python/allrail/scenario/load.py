@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from allrail.arguments import checked
-from allrail.errors import InputError, show
+from allrail.base.arguments import checked
+from allrail.base.errors import InputError, show
 from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.forms import refuse_other

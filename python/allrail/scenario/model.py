@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.scenario.algorithms import AUTO
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import from_pydantic

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from allrail import stdin
-from allrail.errors import InputError, did_you_mean
-from allrail.manifest import note_source, note_trace
+from allrail.base import stdin
+from allrail.base.errors import InputError, did_you_mean
+from allrail.base.manifest import note_source, note_trace
 from allrail.scenario.devices import load_device
 from allrail.scenario.explain import from_core
 from allrail.scenario.forms import refuse_other
@@ -296,8 +296,8 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
         found["trace"] = {key: _placed(key, value, folder) for key, value in trace.items()}
     if isinstance(layers, str):
-        from allrail.formats.astra_sim.notes import Notes
-        from allrail.formats.astra_sim.workload import read_workload
+        from allrail.scenario.astra_sim.notes import Notes
+        from allrail.scenario.astra_sim.workload import read_workload
 
         found.setdefault("name", FilePath(layers).stem)
         found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from allrail.arguments import check
-from allrail.errors import InputError, show
+from allrail.base.arguments import check
+from allrail.base.errors import InputError, show
 from allrail.scenario.places import Path, Place, Places, parse_path, show_path
 from allrail.scenario.text import read_text
 

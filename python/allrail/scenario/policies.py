@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from allrail.errors import did_you_mean, show
+from allrail.base.errors import did_you_mean, show
 from allrail.scenario.fields import Table, _Field, more_of, names, refuse, table, today
 from allrail.scenario.places import Places
 

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from allrail import stdin
-from allrail.arguments import KINDS, check
-from allrail.errors import InputError, did_you_mean
+from allrail.base import stdin
+from allrail.base.arguments import KINDS, check
+from allrail.base.errors import InputError, did_you_mean
 from allrail.scenario.forms import refuse_other
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.scenario.fields import _Field, refuse
 
 ENDING = ".xml"
@@ -77,7 +77,7 @@ def _named(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _read(path: FilePath, name: str, *, field: str) -> Any:
     from allrail import _core
-    from allrail.manifest import note_source
+    from allrail.base.manifest import note_source
 
     note_source(path)
     try:

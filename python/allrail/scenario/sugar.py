@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from allrail import _core
-from allrail.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, did_you_mean, show
 from allrail.scenario.choices import FORMS, PLACEMENTS
 from allrail.scenario.fields import U32_MAX, Count, Number, OneOf, Quantity, _Field, refuse
 from allrail.scenario.places import Places

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
-from allrail import stdin
-from allrail.errors import InputError
-from allrail.manifest import note_source
+from allrail.base import stdin
+from allrail.base.errors import InputError
+from allrail.base.manifest import note_source
+from allrail.base.stdin import STDIN
 from allrail.scenario.places import Path, Place, Places, show_path
-from allrail.stdin import STDIN
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64

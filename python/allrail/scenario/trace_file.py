@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError, show
+from allrail.base.errors import InputError, show
 from allrail.scenario.places import Place, Places
 
 _TIMES = {"time": "", **{f"time_{unit}": f" {unit}" for unit in ("ps", "ns", "us", "ms", "s")}}

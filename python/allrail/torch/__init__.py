@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import torch
 from torch import nn
 
-from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.base.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all, patience_of
 from allrail.runtime.partial import check_backup_workers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.job import OWN_TO_GROUPS, Job
 from allrail.torch.switch import Way
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.switch import Switch, Way
 from allrail.torch.timed import STEPS, Timed

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from allrail.autoload import register
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import find_job, job_of_all, patience_of
 from allrail.runtime.messages import Messages

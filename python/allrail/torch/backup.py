@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import Job
 from allrail.runtime.partial import Average, PartialAverages, check_backup_workers

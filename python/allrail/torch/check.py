@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.torch.claims import check_alone, check_optimizer, check_whole
 from allrail.torch.transport import is_dense
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from allrail import _core
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, settings_of_all

@@ -29,7 +29,7 @@ from torch._subclasses import FakeTensor
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel.distributed import DistributedDataParallel
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 WRAPPERS = frozenset(
     {

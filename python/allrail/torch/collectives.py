@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.nodes import Asked, Calls
 from allrail.torch.futures import name_here
 from allrail.torch.memory import memory_of, name_of

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.torch.staging import Cuda
 from allrail.torch.through_host import ThroughHost
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import torch
 
 from allrail import _core
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.torch.transport import Transport
 
 _SIGNED = 1 << 63

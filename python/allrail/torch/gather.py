@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 
 _group: list[dist.ProcessGroup] = []  # kept for whoever needs one next, as those of sums are
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.record import USERS
 from allrail.torch.barrier import Barriers
 from allrail.torch.hooks import run_uncompiled

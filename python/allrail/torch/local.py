@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.check import compare

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from allrail import _core
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.runtime.nodes import Memory
 from allrail.runtime.resizes import guard_resizes
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.torch.groups import Lines, along
 
 _EXAMPLE = 'torch.distributed.device_mesh.init_device_mesh("cpu", (2, 4))'

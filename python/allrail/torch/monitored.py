@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 
 _MOST_PAUSE = 0.05
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import torch
 
 from allrail._core import Memory, Node, RuntimeFault
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.nodes import (
     Calls,

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime import record as records
 from allrail.runtime.record import USERS, Mark, Marks, Record, TensorRow
 from allrail.torch.barrier import Barriers, depth_of_script

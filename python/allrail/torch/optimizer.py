@@ -27,7 +27,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.optim import optimizer as torch_optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import Behaviour, advance, step_of, types_stepped_together
 from allrail.torch.gradients import Exchange

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from allrail._core import Node, RuntimeFault
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.nodes import (
     as_ours,

@@ -24,7 +24,7 @@ from math import prod
 
 import torch
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.torch.parameter import Slot, gradient_of, set_gradient
 from allrail.torch.transport import Transport
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 
 if TYPE_CHECKING:
     from allrail.torch.optimizer import Stepper

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allrail.plugins import CommTask
-from allrail.plugins.tensors import TensorFunction
+from allrail.simulation.plugins import CommTask
+from allrail.simulation.plugins.tensors import TensorFunction
 from allrail.torch.parameter import Slot
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.record import Record
 from allrail.torch.barrier import Barriers

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from allrail.errors import InputError, TrainingError
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Patience
 from allrail.runtime.environment import LAUNCHERS, TORCHRUN, place_of
 from allrail.runtime.store import too_many_files

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from allrail.runtime.agreement import Agreement
+from allrail.search.tuning.live import Live, typical
+from allrail.search.tuning.searcher import Searcher
+from allrail.search.tuning.space import Knob, ladder
 from allrail.torch.switch import Switch, Way
 from allrail.torch.timed import STEPS, WARM, Timed
-from allrail.tuning.live import Live, typical
-from allrail.tuning.searcher import Searcher
-from allrail.tuning.space import Knob, ladder
 
 if TYPE_CHECKING:
     from allrail.torch.scheduled import Scheduled

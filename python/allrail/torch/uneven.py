@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import Any
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 
 _FOR_ITS_WORD = 1.0

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.gather import Gathers
 from allrail.torch.groups import Group, give_back, take

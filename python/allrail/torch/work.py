@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from allrail.errors import TrainingError
+from allrail.base.errors import TrainingError
 from allrail.torch.futures import Follower, Future
 from allrail.torch.operations import Operation
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from allrail.api import simulate_many
-from allrail.training_result import TrainingResult
+from allrail.results.training_result import TrainingResult
+from allrail.simulation.api import simulate_many
 from allrail_reproduce.bytescheduler.testbed import Case, Network, Tensor
 from allrail_reproduce.rows import Progress
 

@@ -76,7 +76,7 @@ def run(
 
 def measured(scope: Scope) -> dict[str, dict[str, Any]]:
     """Also the nonblocking fat tree's, which savings are relative to."""
-    from allrail.graphs import measure
+    from allrail.simulation.graphs import measure
 
     return {cluster.fabric: measure(cluster.fabric) for cluster in scope.clusters}
 

@@ -90,7 +90,7 @@ class PlaceCase:
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """What `allrail.placement.place` takes, under `place`."""
+        """What `allrail.simulation.placement.place` takes, under `place`."""
         place: dict[str, Any] = {"mix": self.mix, "unit": "boards", "seed": self.seed}
         place |= {"count": COUNT[self.cluster.size], **OPTIONS[self.options]}
         if self.failed:
@@ -335,7 +335,7 @@ class Allocation:
 
     def pictures(self) -> list[Picture]:
         """A map of boards, many of them failed; if small meshes are placed."""
-        from allrail.report.placement import boards
+        from allrail.output.report.placement import boards
 
         drawn = [
             case

@@ -7,8 +7,8 @@ shows here first.
 from __future__ import annotations
 
 from allrail import _core
-from allrail.graphs import count
 from allrail.scenario import GraphFabric
+from allrail.simulation.graphs import count
 from allrail_reproduce.horovod.models import parameters
 from allrail_reproduce.published import number
 from allrail_reproduce.rows import Row

@@ -199,7 +199,7 @@ def fabric_keys(fabric: str) -> dict[str, Any]:
 
 @cache
 def _counts(fabric: str) -> tuple[int, int]:
-    from allrail.graphs import count
+    from allrail.simulation.graphs import count
 
     tree = count(fabric)
     return int(tree["npus"]), int(tree["planes"])
@@ -207,7 +207,7 @@ def _counts(fabric: str) -> tuple[int, int]:
 
 @cache
 def _ports(fabric: str) -> int:
-    from allrail.graphs import count
+    from allrail.simulation.graphs import count
 
     return int(count(fabric)["ports"])
 

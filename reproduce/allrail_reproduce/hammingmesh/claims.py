@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 
-from allrail.placement import place
 from allrail.scenario import GraphFabric
+from allrail.simulation.placement import place
 from allrail_reproduce.hammingmesh import arithmetic
 from allrail_reproduce.hammingmesh.published import PLACEMENT
 from allrail_reproduce.published import less_than

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allrail.graphs import count
+from allrail.simulation.graphs import count
 from allrail_reproduce.hammingmesh import cases as kinds
 from allrail_reproduce.hammingmesh import gaps
 from allrail_reproduce.hammingmesh.cases import Scope, TrafficCase

@@ -7,7 +7,7 @@ share a layer, two forward and two backward; nothing hides them. The paper print
 
 from __future__ import annotations
 
-from allrail.api import simulate
+from allrail.simulation.api import simulate
 from allrail_reproduce.published import number
 from allrail_reproduce.rows import Row
 

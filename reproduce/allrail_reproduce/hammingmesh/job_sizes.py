@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from allrail.mixes import read_mix
+from allrail.scenario.mixes import read_mix
 from allrail_reproduce.pictures.job_sizes import job_sizes
 from allrail_reproduce.rows import Cells, Detail, Picture
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from allrail.graphs import count
 from allrail.scenario import GraphFabric
+from allrail.simulation.graphs import count
 from allrail_reproduce.hammingmesh.cases import ALL_REDUCE_SIZE, WorldName, fabric_keys
 from allrail_reproduce.hammingmesh.table_two import percent
 from allrail_reproduce.kept import Kept

@@ -23,8 +23,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from allrail.api import simulate
-from allrail.pieces import Pieces
+from allrail.simulation.api import simulate
+from allrail.simulation.pieces import Pieces
 from allrail_reproduce.horovod import claims
 from allrail_reproduce.horovod.cases import Case, Efficiencies
 from allrail_reproduce.horovod.claims import ABSTRACT

@@ -21,7 +21,7 @@ def draw(results: Efficiencies, ways: Mapping[str, Collection[str]]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from allrail.report.style import GRID, HUES, MUTED, WIDTH, bare, style
+    from allrail.output.report.style import GRID, HUES, MUTED, WIDTH, bare, style
 
     with style("efficiency"):
         figure = Figure(figsize=(WIDTH, 7.6), layout="constrained")

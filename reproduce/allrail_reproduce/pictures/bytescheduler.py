@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allrail.report.style import GRID, HUES, INK, WIDTH, bare, style
+from allrail.output.report.style import GRID, HUES, INK, WIDTH, bare, style
 from allrail_reproduce.rows import Detail
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
+from allrail.output.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

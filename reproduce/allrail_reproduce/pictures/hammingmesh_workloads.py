@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
+from allrail.output.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 from allrail_reproduce.rows import Detail, Picture
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """The pictures of the Themis paper from our numbers: times, utilisation, chunks, assumed bandwidth.
 
 Each is drawn from the table that is written beside it. The activity of dimensions over time is
-`allrail.report.activity`, what a step is made of `allrail_reproduce.pictures.themis_workloads`.
+`allrail.output.report.activity`, what a step is made of
+`allrail_reproduce.pictures.themis_workloads`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
+from allrail.output.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from allrail.report.style import HUES, INK, WIDTH, bare, style
-from allrail.training_result import TrainingResult
+from allrail.output.report.style import HUES, INK, WIDTH, bare, style
+from allrail.results.training_result import TrainingResult
 from allrail_reproduce.grid import PLATFORMS
 
 if TYPE_CHECKING:

@@ -1,15 +1,16 @@
 """How far off each compared run is: what the error line of a prediction is made of.
 
 A line a configuration (repeats are averaged): device, precision, how kernels are launched, the
-software, and the ratio of the measured step's time to the predicted one. `allrail.accuracy` reads
-the packaged table; `allrail reproduce runs --table FILE --ratios OUT` writes one.
+software, and the ratio of the measured step's time to the predicted one.
+`allrail.results.accuracy` reads the packaged table; `allrail reproduce runs --table FILE --ratios
+OUT` writes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allrail.accuracy import bits_of
+from allrail.results.accuracy import bits_of
 from allrail_reproduce.runs.machine import device_of
 from allrail_reproduce.runs.predict import Outcome
 from allrail_reproduce.runs.software import software_of

@@ -12,14 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from allrail import _core
-from allrail.api import simulate
-from allrail.errors import InputError
-from allrail.kinds import needs
-from allrail.many import of_core
-from allrail.result import Result
+from allrail.base.errors import InputError
+from allrail.results.result import Result
+from allrail.results.training_result import Memory
 from allrail.scenario import load_scenario
-from allrail.steady import of_all, simulated_counts
-from allrail.training_result import Memory
+from allrail.simulation.api import simulate
+from allrail.simulation.kinds import needs
+from allrail.simulation.many import of_core
+from allrail.simulation.steady import of_all, simulated_counts
 from allrail_reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail_reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail_reproduce.runs.model import model_of

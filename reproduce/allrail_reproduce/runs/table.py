@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from allrail.errors import InputError, did_you_mean
+from allrail.base.errors import InputError, did_you_mean
 from allrail.scenario.text import read_bytes
 
 RESULTS = (

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from allrail.api import simulate_many
-from allrail.training_result import TrainingResult
+from allrail.results.training_result import TrainingResult
+from allrail.simulation.api import simulate_many
 from allrail_reproduce.grid import BASELINE, PLATFORMS, SCF, mean
 from allrail_reproduce.pictures import themis as pictures
 from allrail_reproduce.pictures import themis_workloads as report

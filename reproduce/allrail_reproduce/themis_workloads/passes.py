@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from allrail.api import simulate
-from allrail.result import Result
+from allrail.results.result import Result
 from allrail.results.starvation import length, without
+from allrail.simulation.api import simulate
 from allrail_reproduce.grid import BASELINE, PLATFORMS, SCF, mean
 from allrail_reproduce.published import Made
 from allrail_reproduce.rows import Cells, Detail, Row

@@ -64,7 +64,7 @@ struct Common {
 impl Common {
     fn read(request: Value) -> Result<(Self, Floor), FabricError> {
         let read: Self = serde_json::from_value(request).map_err(|error| {
-            let hint = "help(allrail.placement.place) lists what it takes";
+            let hint = "help(allrail.simulation.placement.place) lists what it takes";
             FabricError::new("request", "malformed", error.to_string(), hint)
         })?;
         let mut floor = read_floor(&read.fabric)?;

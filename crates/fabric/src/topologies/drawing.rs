@@ -1,6 +1,6 @@
 //! How a topology is drawn: where its nodes stand, what they are called, and a smaller one of its kind.
 //!
-//! The picture itself is made in Python (`report/layout.py`), by the shape that a topology names here.
+//! The picture itself is made in Python (`output/report/layout.py`), by the shape that a topology names here.
 
 use serde::Serialize;
 use serde_json::Value;

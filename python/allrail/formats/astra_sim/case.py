@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
+from allrail.base.stdin import stem
 from allrail.formats.astra_sim import traces, training
 from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
@@ -29,16 +30,15 @@ from allrail.formats.astra_sim.implementations import (
     operations_of,
     window_of,
 )
-from allrail.formats.astra_sim.layers import LARGEST_SIZE
 from allrail.formats.astra_sim.micro import AstraCollective, micro
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
-from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
 from allrail.formats.astra_sim.remote_memory import read_remote_memory
-from allrail.formats.astra_sim.source import plain, times
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
-from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
-from allrail.stdin import stem
+from allrail.scenario.astra_sim.layers import LARGEST_SIZE
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import plain, times
+from allrail.scenario.astra_sim.workload import AstraWorkload, read_workload
 
 LARGEST_CHUNKS = 1_000_000
 LARGEST_PASSES = 10_000

@@ -11,7 +11,7 @@ import csv
 import io
 from typing import Any
 
-from allrail.foreign import cell
+from allrail.base.foreign import cell
 from allrail.formats.astra_sim.case import AstraCase
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from allrail.formats.astra_sim.source import Source, read_tree
+from allrail.scenario.astra_sim.source import Source, read_tree
 
 PER_NODE = "per-node-custom-implementation"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from allrail.formats.astra_sim.implementations import Implementation, on_dimension
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
-from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem
+from allrail.scenario.astra_sim.source import plain
 
 
 def dimension_of(

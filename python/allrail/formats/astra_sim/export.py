@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from allrail.files import write_text
+from allrail.base.files import write_text
 from allrail.formats.astra_sim.case import AstraCase
 
 DEFAULTS: dict[str, dict[str, Any]] = {

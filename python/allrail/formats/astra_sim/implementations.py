@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from allrail.errors import did_you_mean
+from allrail.base.errors import did_you_mean
 from allrail.formats.astra_sim.network import AstraDimension, Topology
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import Source
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import Source
 from allrail.scenario.fields import table
 
 ONE_WAY = {"ring": "ring_unidirectional", "oneRing": "ring_unidirectional"}

@@ -7,9 +7,9 @@ which tells the same of a simulation; a test holds both to each other.
 
 from __future__ import annotations
 
-from allrail.formats.astra_sim.header import DLRMS, TRANSFORMERS
-from allrail.formats.astra_sim.layers import AstraLayer, AstraPhase
-from allrail.formats.astra_sim.workload import AstraWorkload
+from allrail.scenario.astra_sim.header import DLRMS, TRANSFORMERS
+from allrail.scenario.astra_sim.layers import AstraLayer, AstraPhase
+from allrail.scenario.astra_sim.workload import AstraWorkload
 
 Found = list[tuple[AstraLayer, AstraPhase]]
 

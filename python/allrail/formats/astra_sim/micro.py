@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allrail.formats.astra_sim.layers import KINDS, PHASES
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import Source
-from allrail.formats.astra_sim.workload import AstraWorkload
+from allrail.scenario.astra_sim.layers import KINDS, PHASES
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import Source
+from allrail.scenario.astra_sim.workload import AstraWorkload
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from allrail.formats.astra_sim.source import Source
-from allrail.stdin import stem
+from allrail.base.stdin import stem
+from allrail.scenario.astra_sim.source import Source
 
 
 class Topology(Enum):

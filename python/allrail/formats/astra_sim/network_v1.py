@@ -10,7 +10,7 @@ Not modelled: memory (`hbm-*`) and the cost model (`dimension-type`, which chang
 
 from __future__ import annotations
 
-from allrail.errors import did_you_mean
+from allrail.base.errors import did_you_mean
 from allrail.formats.astra_sim.network import (
     TOPOLOGIES,
     AstraDimension,
@@ -18,8 +18,8 @@ from allrail.formats.astra_sim.network import (
     Topology,
     fabric_name,
 )
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import (
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import (
     LARGEST_BANDWIDTH,
     LONGEST_DELAY,
     SMALLEST_BANDWIDTH,

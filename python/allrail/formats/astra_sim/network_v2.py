@@ -7,15 +7,15 @@ on a `Ring` gets `bandwidth` in the one direction that its algorithm uses, a pee
 
 from __future__ import annotations
 
-from allrail.errors import did_you_mean
+from allrail.base.errors import did_you_mean
 from allrail.formats.astra_sim.network import (
     TOPOLOGIES,
     AstraDimension,
     AstraNetwork,
     fabric_name,
 )
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import (
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import (
     LARGEST_BANDWIDTH,
     LONGEST_DELAY,
     SMALLEST_BANDWIDTH,

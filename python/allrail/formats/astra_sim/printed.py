@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allrail.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, did_you_mean, show
+from allrail.base.stdin import suffix
 from allrail.formats.astra_sim.traces import is_prefix
 from allrail.scenario.text import read_bytes
-from allrail.stdin import suffix
 
 TOTAL, COMPUTE = "TotalTime(us)", "ComputeTime(us)"
 EXPOSED, SIZE = "ExposedCommunicationTime(us)", "TotalMessageSize(MB)"

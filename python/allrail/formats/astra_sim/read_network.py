@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from allrail.base.stdin import STDIN, suffix
 from allrail.formats.astra_sim.network import AstraNetwork
 from allrail.formats.astra_sim.network_v1 import read_network_v1
 from allrail.formats.astra_sim.network_v2 import read_network_v2
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import Source, read_tree
-from allrail.stdin import STDIN, suffix
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import Source, read_tree
 
 
 def read_network(path: str | Path, *, notes: Notes) -> AstraNetwork:

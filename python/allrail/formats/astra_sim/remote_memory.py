@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import read_tree
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import read_tree
 
 _NONE = "NO_MEMORY_EXPANSION"
 

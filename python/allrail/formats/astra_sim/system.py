@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allrail.base.stdin import suffix
 from allrail.formats.astra_sim.customs import PER_NODE, read_customs
 from allrail.formats.astra_sim.implementations import Implementation, read_implementation
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import (
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import (
     LONGEST_DELAY,
     Source,
     near_miss,
@@ -21,7 +22,6 @@ from allrail.formats.astra_sim.source import (
     read_tree,
 )
 from allrail.scenario.places import Place
-from allrail.stdin import suffix
 
 IMPLEMENTATION_KEYS = {
     "all_reduce": "all-reduce-implementation",

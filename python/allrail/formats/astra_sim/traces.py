@@ -23,7 +23,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
     ONE_WAY,
@@ -34,9 +34,9 @@ from allrail.formats.astra_sim.implementations import (
     window_of,
 )
 from allrail.formats.astra_sim.network import AstraNetwork
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import AstraSystem
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import plain
 
 BESIDE = "comm_group.json"
 """The process groups of a trace that none are named for."""

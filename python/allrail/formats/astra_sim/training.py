@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from allrail.formats.astra_sim.header import DLRMS, TRANSFORMERS
-from allrail.formats.astra_sim.layers import LARGEST_SIZE, AstraLayer
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork, Topology
-from allrail.formats.astra_sim.notes import Notes
-from allrail.formats.astra_sim.source import times
 from allrail.formats.astra_sim.system import AstraSystem
-from allrail.formats.astra_sim.workload import AstraWorkload
+from allrail.scenario.astra_sim.header import DLRMS, TRANSFORMERS
+from allrail.scenario.astra_sim.layers import LARGEST_SIZE, AstraLayer
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import times
+from allrail.scenario.astra_sim.workload import AstraWorkload
 
 
 def kinds(work: AstraWorkload) -> tuple[str, ...]:

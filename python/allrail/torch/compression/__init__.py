@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import torch
 
-from allrail.errors import InputError, did_you_mean
+from allrail.base.errors import InputError, did_you_mean
 from allrail.torch.compression.half import Half
 from allrail.torch.compression.power_sgd import PowerSGD
 from allrail.torch.compression.top_k import TopK

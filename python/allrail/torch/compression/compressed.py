@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.torch.compression import Channel, Compression
 from allrail.torch.optimizer import plain_surroundings
 from allrail.torch.transport import Transport

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from allrail.errors import InputError
+from allrail.base.errors import InputError
 from allrail.torch.compression.wire import wire_bytes
 
 _WORD = 4

@@ -1,0 +1,1 @@
+"""What every room needs: errors, files and their manifest, stdin, arguments, numbers as text."""

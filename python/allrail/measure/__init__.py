@@ -1,0 +1,1 @@
+"""Measurements: fabrics and devices from them, predictions beside them."""

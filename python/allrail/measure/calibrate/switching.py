@@ -1,0 +1,107 @@
+"""Which algorithm is the fastest from which size on: tables of the same ranks, one for each.
+
+Each table is fitted alone (`fit.py`), which evens out noise; at each size the algorithm whose fit
+takes least is the fastest, and between two sizes with other ones the later takes over where its fit
+falls below. Of nccl-tests, `NCCL_ALGO=Ring` and `NCCL_ALGO=Tree` make such tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from allrail.base.errors import InputError, did_you_mean
+from allrail.measure.calibrate.fit import Fit
+from allrail.measure.calibrate.table import Row, Table
+from allrail.scenario.fields import names as algorithms
+
+
+def by_algorithm(tables: Sequence[Table], names: Sequence[str]) -> dict[str, Table]:
+    """Return tables by what they ran.
+
+    Args:
+        tables: Of one collective over the same ranks.
+        names: Of each, the algorithm; as in scenarios.
+
+    Raises:
+        InputError: There is another number of names, one is unknown or stands twice, or tables are
+            of other collectives or ranks.
+    """
+    source = ", ".join(dict.fromkeys(table.source for table in tables))
+    if len(names) != len(tables):
+        raise InputError(
+            f"there are {len(names)} names for {len(tables)} tables",
+            source=source,
+            hint="give `--algorithm` once for each file, in their order",
+        )
+    known = algorithms("algorithms")
+    for name in names:
+        if name not in known:
+            raise InputError(
+                "it is not an algorithm",
+                source="--algorithm",
+                value=name,
+                hint=did_you_mean(name, known),
+            )
+    if len(set(names)) < len(names):
+        raise InputError(
+            "an algorithm is named twice", source=source, hint="one table for each algorithm"
+        )
+    first = tables[0]
+    for table in tables[1:]:
+        if (table.collective, table.ranks) != (first.collective, first.ranks):
+            raise InputError(
+                f"{table.collective} over {table.ranks} ranks, beside {first.collective} over"
+                f" {first.ranks}",
+                source=table.source,
+                hint="tables of several algorithms are of one collective over the same ranks",
+            )
+    return dict(zip(names, tables, strict=True))
+
+
+def best_rows(tables: Sequence[Table]) -> Table:
+    """Return, of every size that was measured, the fastest.
+
+    Args:
+        tables: Of one collective over the same ranks.
+    """
+    rows: dict[int, Row] = {}
+    for row in (row for table in tables for row in table.rows):
+        if row.bytes not in rows or row.time_us < rows[row.bytes].time_us:
+            rows[row.bytes] = row
+    notes = tuple(note for table in tables for note in table.notes)
+    found = tuple(rows[size] for size in sorted(rows))
+    return replace(tables[0], rows=found, notes=notes)
+
+
+def fastest(fits: Mapping[str, Fit]) -> list[tuple[int, str]]:
+    """Return from which sizes on, bytes, which algorithm is the fastest; the first from 1.
+
+    Args:
+        fits: By algorithm, one or more.
+    """
+    # Where only some were measured, these are compared.
+    low = max(fit.pieces[0].first for fit in fits.values())
+    high = min(fit.pieces[-1].last for fit in fits.values())
+    ends = {size for fit in fits.values() for one in fit.pieces for size in (one.first, one.last)}
+    doubling = {low << power for power in range(64) if low << power <= high}
+    sizes = sorted({low, high, *doubling, *(size for size in ends if low <= size <= high)})
+
+    def best(size: int) -> str:
+        return min(fits, key=lambda name: fits[name].time_us(size))
+
+    found = [(1, best(sizes[0]))]
+    for below, above in pairwise(sizes):
+        name = best(above)
+        if name == found[-1][1]:
+            continue
+        before, at, until = fits[found[-1][1]], below, above
+        while until - at > 1:
+            middle = (at + until) // 2
+            if fits[name].time_us(middle) < before.time_us(middle):
+                until = middle
+            else:
+                at = middle
+        found.append((until, name))
+    return found

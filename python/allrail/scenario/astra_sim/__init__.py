@@ -1,0 +1,1 @@
+"""ASTRA-sim's workload files, which a scenario may name as its model."""

@@ -1,0 +1,1 @@
+"""Searches over simulations: layouts, requirements, tuning, sweeps."""

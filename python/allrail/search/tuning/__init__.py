@@ -1,0 +1,10 @@
+"""Tuning: the knobs of a training step's schedule, by few simulations or on the running job.
+
+`space.py` says which knobs there are and what they may be, `searcher.py` what is tried next,
+`run.py` searches in simulation (`allrail tune`, `tune()`), `live.py` decides for a running job.
+"""
+
+from allrail.search.tuning.run import Tuned, tune
+from allrail.search.tuning.searcher import Trial
+
+__all__ = ["Trial", "Tuned", "tune"]

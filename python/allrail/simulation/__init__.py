@@ -1,0 +1,1 @@
+"""The simulator's functions: one scenario, many, variants, what-ifs, placement, plugins."""
