@@ -20,6 +20,8 @@ EXTENSION := $(VENV)/.extension
 # What tests and linters run in: the extension that `make setup` built, or, in a tree without one, a
 # build that shares its crates with the Rust tests. It checks for overflow and is slower.
 CHECKED := $(if $(wildcard $(EXTENSION)),$(EXTENSION),$(VENV)/.extension-checked)
+# What `make demo` runs in: the same, or a build that leaves the runtime out and is there sooner.
+QUICK := $(if $(wildcard $(EXTENSION)),$(EXTENSION),$(VENV)/.extension-quick)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) \
         Cargo.toml Cargo.lock pyproject.toml
 # What is compiled once need not be compiled in pieces.
@@ -53,13 +55,14 @@ $(DEPENDENCIES): requirements.lock
 	if ! $(BIN)/python -c '' >/dev/null 2>&1; then \
 	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	  --require-hashes -r requirements.lock
 	@touch $@
 
 $(EXTENSION): PROFILE := release
 $(VENV)/.extension-checked: PROFILE := dev
-$(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
+$(VENV)/.extension-quick: PROFILE := release --no-default-features
+$(EXTENSION) $(VENV)/.extension-checked $(VENV)/.extension-quick: $(DEPENDENCIES) $(RUST)
 	@if ! command -v cargo >/dev/null; then \
 	  echo "error: no Rust toolchain was found: \`cargo\` is not on PATH" >&2; \
 	  echo "hint: install the stable toolchain, with rustfmt and clippy" >&2; exit 1; \
@@ -67,7 +70,7 @@ $(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked --profile $(PROFILE)" \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable . --editable reproduce
-	@touch $@
+	@rm -f $(VENV)/.extension*; touch $@
 
 .PHONY: build
 build: $(EXTENSION) ## build the Rust core into .venv, if it changed
@@ -160,6 +163,7 @@ test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions 
 lint: $(CHECKED) ## formatters and linters of both languages, and the type check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	cargo clippy --package allrail-python --no-default-features --locked --quiet -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -330,7 +334,7 @@ notices: $(DEPENDENCIES) ## check the licences of the crates in the wheel, and w
 	$(BIN)/python release/notices.py
 
 .PHONY: demo
-demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
+demo: $(QUICK) ## three schedulers on 512 NPUs: a table, a picture, a report
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
 
 .PHONY: picture

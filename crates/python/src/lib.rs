@@ -3,12 +3,18 @@
 
 mod compression;
 mod foreign;
+#[cfg(feature = "runtime")]
 mod job;
 mod many;
+#[cfg(feature = "runtime")]
 mod memory;
 mod placement;
 mod plugin;
 mod registry;
+#[cfg(feature = "runtime")]
+mod runtime;
+#[cfg(not(feature = "runtime"))]
+#[path = "without_runtime.rs"]
 mod runtime;
 mod tensor_plugin;
 mod traffic;
@@ -503,8 +509,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     plugin::register(module)?;
     tensor_plugin::register(module)?;
-    job::register(module)?;
-    memory::register(module)?;
     runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
