@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
+# Tests start thousands of interpreters: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,7 +57,7 @@ $(DEPENDENCIES): requirements.lock
 	if ! $(BIN)/python -c '' >/dev/null 2>&1; then \
 	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes -r requirements.lock
 	@touch $@
 
