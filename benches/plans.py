@@ -16,10 +16,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-from allrail.cli.layout_job import job_of
-from allrail.cli.layout_rows import no_tool
-from allrail.cli.options import OfModel
 from allrail.search.layouts import search, space
+from allrail.search.layouts.answer import no_tool
+from allrail.search.layouts.asked import OfModel, job_of
 from allrail.search.layouts.budget import Budget
 from allrail.search.layouts.choice import WITHIN
 

@@ -17,13 +17,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from allrail.results.answer import rendered_by
+
 if TYPE_CHECKING:
-    from allrail.base.errors import AllrailError, InputError, TrainingError
+    from allrail.base.errors import AllrailError, AllrailWarning, InputError, TrainingError
+    from allrail.formats.chakra_export import export
+    from allrail.measure.comparison import Comparison, compare
+    from allrail.output.schemas import schema
     from allrail.results.plans import Plan
     from allrail.results.result import CollectivesResult, Result
     from allrail.results.traffic_result import TrafficResult
     from allrail.results.training_result import TrainingResult
     from allrail.runtime.communicator import Communicator
+    from allrail.runtime.launch import launch
     from allrail.scenario import (
         Collective,
         Dimension,
@@ -36,19 +42,36 @@ if TYPE_CHECKING:
         load_scenario,
         preset_names,
     )
+    from allrail.search.require.asked import require
     from allrail.search.sweeps import Swept, sweep
     from allrail.search.tuning import Trial, Tuned, tune
-    from allrail.simulation.api import advise, plan, simulate, simulate_many
+    from allrail.simulation import networks as fabric
+    from allrail.simulation.api import simulate, simulate_many
     from allrail.simulation.assumptions import WhatIf, what_if
+    from allrail.simulation.graphs import cost
+    from allrail.simulation.importing import import_
+    from allrail.simulation.placing import place
     from allrail.simulation.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
-    from allrail.simulation.variants import Row, compare
+    from allrail.simulation.variants import Row
+    from allrail.targets.layouts import plan
 
     __version__: str
 
 _HOMES = {
-    **dict.fromkeys(("advise", "plan", "simulate", "simulate_many"), "simulation.api"),
-    **dict.fromkeys(("Row", "compare"), "simulation.variants"),
-    **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "base.errors"),
+    **dict.fromkeys(("simulate", "simulate_many"), "simulation.api"),
+    "Row": "simulation.variants",
+    **dict.fromkeys(("Comparison", "compare"), "measure.comparison"),
+    **dict.fromkeys(
+        ("AllrailError", "AllrailWarning", "InputError", "TrainingError"), "base.errors"
+    ),
+    "cost": "simulation.graphs",
+    "export": "formats.chakra_export",
+    "import_": "simulation.importing",
+    "launch": "runtime.launch",
+    "place": "simulation.placing",
+    "require": "search.require.asked",
+    "plan": "targets.layouts",
+    "schema": "output.schemas",
     "Plan": "results.plans",
     **dict.fromkeys(
         ("CommTask", "chunk_scheduler", "load_plugin", "tensor_scheduler"), "simulation.plugins"
@@ -77,12 +100,19 @@ _HOMES = {
     **dict.fromkeys(("WhatIf", "what_if"), "simulation.assumptions"),
 }
 
+rendered_by("allrail.output.report.renderers")
+
+_NAMESPACES = {"fabric": "simulation.networks"}
+"""Commands that have commands of their own: a module of functions each."""
+
 __all__ = [
     "AllrailError",
+    "AllrailWarning",
     "Collective",
     "CollectivesResult",
     "CommTask",
     "Communicator",
+    "Comparison",
     "Dimension",
     "Fabric",
     "InputError",
@@ -101,14 +131,21 @@ __all__ = [
     "WhatIf",
     "Workload",
     "__version__",
-    "advise",
     "chunk_scheduler",
     "compare",
+    "cost",
+    "export",
+    "fabric",
+    "import_",
+    "launch",
     "load_fabric",
     "load_plugin",
     "load_scenario",
+    "place",
     "plan",
     "preset_names",
+    "require",
+    "schema",
     "simulate",
     "simulate_many",
     "sweep",
@@ -123,12 +160,13 @@ def __getattr__(name: str) -> Any:
         from allrail._core import version
 
         return version()
-    home = _HOMES.get(name)
+    home = _HOMES.get(name) or _NAMESPACES.get(name)
     if home is None:
         raise AttributeError(f"module `allrail` has no attribute `{name}`")
     from importlib import import_module
 
-    value = getattr(import_module(f"allrail.{home}"), name)
+    module = import_module(f"allrail.{home}")
+    value = module if name in _NAMESPACES else getattr(module, name)
     globals()[name] = value
     return value
 

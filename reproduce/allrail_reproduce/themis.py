@@ -18,6 +18,7 @@ from allrail.results.plans import plan_for
 from allrail.results.result import CollectivesResult, Host
 from allrail.scenario import Scenario, fields, load_scenario
 from allrail.simulation import api
+from allrail.simulation.networks import advise
 from allrail_reproduce import themis_cells as cells
 from allrail_reproduce.grid import (
     BASELINE,
@@ -198,8 +199,8 @@ def _paper(results: Results) -> list[Row]:
 
 
 def _advice() -> list[Row]:
-    homo = api.advise("3D-SW_SW_SW_homo")["baseline"]["idle_gbps"]
-    today = api.advise("today")["baseline"]
+    homo = advise("3D-SW_SW_SW_homo")["baseline"]["idle_gbps"]
+    today = advise("today")["baseline"]
     return [
         Row(case, ours, number(value, MOTIVATION), unit, within=0.01)
         for case, ours, value, unit in (

@@ -91,7 +91,7 @@ def test_a_plan_made_on_a_topology_runs_on_it(tmp_path):
     plan = allrail.plan(scenario)
     result = allrail.simulate(scenario, plan=plan)
     assert (result.world, result.npus) == ("flows", 64)
-    assert allrail.advise("hx2mesh-1k")["pairs"][0]["idle_gbps"] > 0
+    assert allrail.fabric.advise("hx2mesh-1k")["pairs"][0]["idle_gbps"] > 0
 
 
 @pytest.mark.parametrize("world", ["links", "flows", "packets"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import allrail
+from functions import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -162,6 +163,11 @@ def test_the_python_reference_has_every_public_name():
     exported = re.search(r"^__all__ = \[(.*?)\]", torch, re.MULTILINE | re.DOTALL)[1]
     public = {f"allrail.{one}" for one in allrail.__all__ if not one.startswith("__")}
     public |= {f"allrail.torch.{one}" for one in re.findall(r'"(\w+)"', exported)}
+    for name, command in COMMANDS.items():  # of commands within commands
+        space, _, inner = name.rpartition(" ")
+        if hasattr(command.callback, "function") and space:
+            public -= {f"allrail.{space}"}
+            public |= {f"{getattr(allrail, space).__name__}.{inner}"}
     handle = "allrail.runtime.communicator.Handle"
     # An error that both modules export stands with the errors.
     assert named - {handle} == public - {"allrail.torch.TrainingError"}

@@ -8,9 +8,9 @@ import re
 import click
 import pytest
 
-from allrail.cli import layout_job, main, options, report
+from allrail.cli import main, options, report
 from allrail.scenario.fields import names
-from allrail.search.layouts import HEADROOM
+from allrail.search.layouts import HEADROOM, asked
 from allrail.simulation import graphs, kinds, placement
 
 SAYS = re.compile(r"if left out|\[default|\(default\)|by default|\belse\b")
@@ -22,11 +22,11 @@ def queue(name):
 
 
 STATED = {
-    "--timeline": f"{options.MOST_SLICES:,} slices",
+    "--timeline": f"{options.MAX_SLICES:,} slices",
     "--cache": "on by default",
     "compare --policy": f"{','.join(kinds.DEFAULT_POLICIES)} if left out",
-    "--device": f"else {layout_job._DEVICE}",
-    "--launch": f"else {layout_job._LAUNCH}",
+    "--device": f"else {asked._DEVICE}",
+    "--launch": f"else {asked._LAUNCH}",
     "plan --headroom": f"[default: {100 * HEADROOM:g}]",
     "report --out": f"`{report._PAGE}`",
     "cost --prices": f"`{graphs.DEFAULT_PRICES}` if left out",

@@ -12,9 +12,6 @@ import yaml
 
 from allrail import _core, preset_names, simulate
 from allrail.base.errors import InputError
-from allrail.cli.layout_job import job_of
-from allrail.cli.layout_rows import gap, no_tool
-from allrail.cli.options import OfModel
 from allrail.runtime.job import find_job
 from allrail.scenario import load_any_fabric, load_fabric
 from allrail.search.layouts import (
@@ -34,6 +31,8 @@ from allrail.search.layouts import (
     space,
     why_it_loses,
 )
+from allrail.search.layouts.answer import gap, no_tool
+from allrail.search.layouts.asked import OfModel, job_of
 from allrail.search.layouts.budget import Budget
 from allrail.search.layouts.choice import may_be_recommended
 from allrail.search.layouts.search import recomputations

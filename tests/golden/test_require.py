@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from allrail.search.require import cheapest, read_target, require
+from allrail.search.require import cheapest, least_bandwidth, read_target
 
 PARAMETERS = 500_000_000
 RANKS = 8
@@ -49,7 +49,7 @@ def two_dimensions():
 
 @pytest.mark.parametrize("step_ms", [40, 65, 100])
 def test_the_least_bandwidth_is_the_one_of_the_closed_form(step_ms):
-    found = require(exposed(), f"{step_ms} ms")
+    found = least_bandwidth(exposed(), f"{step_ms} ms")
     # An all-reduce sends 2 (N - 1) / N of its bytes.
     sent = 2 * (RANKS - 1) / RANKS * 4 * PARAMETERS
     needed = 8 * sent / (step_ms / 1e3 - 0.030) / 1e9  # Gb/s
@@ -63,7 +63,7 @@ def test_the_least_bandwidth_is_the_one_of_the_closed_form(step_ms):
 
 def test_more_throughput_never_needs_less():
     wanted = (0.3, 0.6, 0.9, 0.99)
-    found = [require(two_dimensions(), f"{share}x-ideal") for share in wanted]
+    found = [least_bandwidth(two_dimensions(), f"{share}x-ideal") for share in wanted]
     for name in range(3):
         factors = [one.least[name].factor or float("inf") for one in found]
         assert factors == sorted(factors)
@@ -78,7 +78,7 @@ def test_what_one_dimension_alone_never_reaches_all_of_them_do():
     slow["fabric"]["dimensions"] = [
         {**one, "bandwidth": "1 GB/s"} for one in slow["fabric"]["dimensions"]
     ]
-    found = {one.name: one for one in require(slow, "0.9x-ideal").least}
+    found = {one.name: one for one in least_bandwidth(slow, "0.9x-ideal").least}
     assert found["dim1"].factor is None
     assert found["all"].factor is not None
     assert found["dim1"].step_s > found["all"].step_s
@@ -97,7 +97,7 @@ def test_rates_and_times_are_one_target():
 
 def test_the_cheapest_of_those_that_reach_it_comes_first():
     scenario = {**two_dimensions(), "fabric": "fat-tree-1k"}
-    target = require(scenario, "0.5x-ideal").target
+    target = least_bandwidth(scenario, "0.5x-ideal").target
     tried = cheapest(scenario, target, ["fat-tree-1k", "hx2mesh-1k", "dgx-h100"])
     reached = [one for one in tried if one.reaches]
     assert reached

@@ -15,6 +15,8 @@ import pytest
 
 import allrail
 from allrail.base.arguments import KINDS
+from allrail.cli.function import found
+from functions import COMMANDS
 
 STEP = {
     "schema_version": 1,
@@ -63,6 +65,11 @@ FUNCTIONS = [
     for name in allrail.__all__
     if callable(getattr(allrail, name)) and not inspect.isclass(getattr(allrail, name))
 ]
+FUNCTIONS += [
+    command.callback.function
+    for command in COMMANDS.values()
+    if "." in getattr(command.callback, "function", "")
+]
 SLOW = {"tune", "sweep"}
 
 
@@ -78,8 +85,13 @@ def good(name: str) -> dict[str, Any]:
         "fabric": "tutorial-8x8x8",
         "path": "plugin.py",
         "name": "tutorial-8x8x8",
+        "fabrics": ["hx2mesh-1k"],
+        "files": "trace.json",
+        "chakra": "out",
+        "command": ["true"],
+        "ranks": 1,
     }
-    parameters = inspect.signature(getattr(allrail, name)).parameters.values()
+    parameters = inspect.signature(found(name)).parameters.values()
     needed = {one.name for one in parameters if one.default is inspect.Parameter.empty}
     return {key: value for key, value in given.items() if key in needed}
 
@@ -91,7 +103,7 @@ def test_the_table_has_every_function():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_rubbish_is_an_input_error(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    function = getattr(allrail, name)
+    function = found(name)
     for parameter in inspect.signature(function).parameters:
         if parameter == "ray":  # a cluster is waited for
             continue
@@ -130,11 +142,11 @@ EXAMPLES = [
     (lambda: allrail.load_fabric(3), "`fabric` is `3`"),
     (lambda: allrail.load_plugin(None), "`path` is `null`"),
     (lambda: allrail.sweep([1], "out"), "`study` is `[1]`"),
-    (lambda: allrail.sweep("study.yaml", None), "`out` is `null`"),
+    (lambda: allrail.sweep("study.yaml", 3), "`out` is `3`"),
     (lambda: allrail.tune(STEP, trials="12"), "`trials` is `12`: it is of type str"),
     (lambda: allrail.tune(STEP, seed=None), "`seed` is `null`"),
     (lambda: allrail.what_if(STEP, result=3), "`result` is `3`"),
-    (lambda: allrail.advise(3), "`fabric` is `3`"),
+    (lambda: allrail.fabric.advise(3), "`fabric` is `3`"),
     (lambda: allrail.chunk_scheduler(3), "`name` is `3`"),
     (lambda: allrail.Communicator(job=3), "`job` is `3`"),
     (lambda: allrail.Communicator(timeout="x"), "`timeout` is `x`"),

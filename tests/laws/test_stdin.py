@@ -132,7 +132,7 @@ def first_run(name):
 
 
 CASES = {
-    ("simulate", "file"): ("scenario.yaml", COLLECTIVE, "simulate {}"),
+    ("simulate", "scenario"): ("scenario.yaml", COLLECTIVE, "simulate {}"),
     ("simulate", "plugin"): (
         "plugin.py",
         PLUGIN,
@@ -152,7 +152,7 @@ CASES = {
         '{"memory-type": "NO_MEMORY_EXPANSION"}',
         "simulate --astra-sim --remote-memory {} NSW",
     ),
-    ("compare", "files"): ("scenario.yaml", COLLECTIVE, "compare {} --policy baseline,themis"),
+    ("compare", "scenario"): ("scenario.yaml", COLLECTIVE, "compare {} --policy baseline,themis"),
     ("compare", "network"): ("n.yml", NETWORK, "compare PRINTED --network {} SYSTEM STEP GROUP"),
     ("compare", "system"): (
         "s.json",
@@ -181,9 +181,9 @@ CASES = {
         "sweep {} --out swept --workers 1",
     ),
     ("sweep", "plugin"): ("plugin.py", PLUGIN, "sweep twin.yaml --workers 1 --plugin {}"),
-    ("tune", "file"): ("step.yaml", STEP, "tune {} --trials 2"),
+    ("tune", "scenario"): ("step.yaml", STEP, "tune {} --trials 2"),
     ("tune", "plugin"): ("plugin.py", PLUGIN, "tune step.yaml --trials 1 --plugin {}"),
-    ("plan", "file"): ("scenario.yaml", COLLECTIVE, "plan {}"),
+    ("plan", "scenario"): ("scenario.yaml", COLLECTIVE, "plan {}"),
     ("plan", "plugin"): (
         "plugin.py",
         PLUGIN,
@@ -201,7 +201,7 @@ CASES = {
         "dp: 8\n",
         "plan --model gpt2 --fabric dgx-h100 --score {} ONE",
     ),
-    ("require", "file"): ("step.yaml", STEP, "require {} --throughput 0.5x-ideal"),
+    ("require", "scenario"): ("step.yaml", STEP, "require {} --throughput 0.5x-ideal"),
     ("require", "plugin"): (
         "plugin.py",
         PLUGIN,
@@ -247,9 +247,9 @@ CASES = {
         '{"0": [0, 1, 2, 3]}',
         "import out/step.0.et -o out3 --groups {}",
     ),
-    ("export", "file"): ("step.yaml", STEP, "export {} --chakra out4"),
-    ("fabric advise", "name"): ("fabric.yaml", TWO, "fabric advise {}"),
-    ("fabric show", "name"): ("fabric.yaml", FABRIC, "fabric show {}"),
+    ("export", "scenario"): ("step.yaml", STEP, "export {} --chakra out4"),
+    ("fabric advise", "fabric"): ("fabric.yaml", TWO, "fabric advise {}"),
+    ("fabric show", "fabric"): ("fabric.yaml", FABRIC, "fabric show {}"),
     ("calibrate network", "files"): ("table.txt", TABLE, "calibrate network {} --ranks 8"),
     ("expect", "fabric"): ("fabric.yaml", FABRIC, "expect {} --ranks 8"),
     ("expect", "measured"): ("table.txt", TABLE, "expect dgx-h100 --measured {} --ranks 8"),

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 import allrail
-from allrail.cli.layout_job import Asked, job_of
-from allrail.cli.layouts import rank
-from allrail.cli.options import OfModel
 from allrail.measure.verify.collectives import Exchange
 from allrail.measure.verify.fit import Carried
 from allrail.measure.verify.verdict import Assumption, Compared, Verdict
@@ -16,7 +13,9 @@ from allrail.output.report.answer import write as write_answer
 from allrail.output.report.placement import write as write_placement
 from allrail.output.traffic import write_traffic
 from allrail.output.training import write_training
+from allrail.search.layouts.asked import Asked, OfModel, job_of
 from allrail.simulation.placement import place, queue
+from allrail.targets.layouts import rank
 from allrail_reproduce.published import Published
 from allrail_reproduce.rows import Reproduction, Row
 
@@ -147,7 +146,7 @@ def reports(tmp_path_factory, results, scenarios):
     rows = [Row(f"case {n}", 3.0 + n / 10, published, "ms", why="it is so") for n in range(8)]
     Reproduction("A paper", rows, notes=["a note"]).write(root / "reproduction")
     asked = OfModel("gpt2", "dgx-a100", 16, 32, None, "a100")
-    rank(job_of(None, asked, example=""), Asked(3, False, 1), report=root / "layouts", json=True)
+    rank(job_of(None, asked, example=""), Asked(3, False, 1)).write(root / "layouts")
     write_answer(root / "tuning", "tuning", TUNED)
     write_answer(root / "verdict", "verdict", {**verdict().to_json(), "run": "rec"})
     return {path.name: path for path in sorted(root.iterdir())}

@@ -23,6 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_COUNT = 1 << 31
+_MAX_NAME = 255
+"""Bytes of a part of a path (NAME_MAX of <limits.h>)."""
 
 
 class Kind(NamedTuple):
@@ -89,6 +91,7 @@ KINDS: Mapping[str, Kind] = {
         _is_sets, "a mapping of paths to values, or texts", '{"schedule.policy": "themis"}'
     ),
     "each": Kind(_is_each, "a mapping of paths to lists of values", '{"schedule.chunks": [4, 8]}'),
+    "values": Kind(_is_list, "a list of values", '["baseline", "themis"]'),
     "plan": Kind(
         lambda value: _is_path(value) or _is_ours(value, "Plan"),
         "a path or a `Plan`",
@@ -129,9 +132,58 @@ KINDS: Mapping[str, Kind] = {
     "names": Kind(_is_sets, "a list of texts", '["all"]'),
     "result": Kind(lambda value: _is_ours(value, "TrainingResult"), "a `TrainingResult`", "None"),
     "barrier": Kind(lambda value: isinstance(value, bool), "True or False", "True"),
-    "failed": Kind(lambda value: isinstance(value, list), "a list", "[]"),
 }
 """By the name of a parameter. None is taken where it is the default."""
+
+PathLike = str | os.PathLike[str]
+"""A file or a folder."""
+Names = str | Iterable[str]
+"""One name, or several."""
+
+
+def is_usable_path(value: object) -> bool:
+    """Return whether a value is a path that a file may have.
+
+    Args:
+        value: Any.
+    """
+    if not _is_path(value):
+        return False
+    try:
+        name = os.fsencode(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return bool(name) and b"\0" not in name and max(map(len, name.split(b"/"))) <= _MAX_NAME
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is float or _is_count(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    )
+
+
+_PATH = Kind(is_usable_path, "a path", '"out"')
+_NAMES = Kind(_are_names, "a text, or a list of texts", '["megatron"]')
+ANNOTATED: Mapping[str, Kind] = {
+    "bool": Kind(lambda value: isinstance(value, bool), "True or False", "True"),
+    "int": Kind(lambda value: type(value) is int and abs(value) < 1 << 63, WHOLE, "4"),
+    "float": Kind(_is_number, "a number", "0.9"),
+    "str": Kind(_is_text, "a text", '"1 MiB"'),
+    "list[FailedRow]": Kind(lambda value: isinstance(value, list), "a list", "[]"),
+    "PathLike": _PATH,
+    "Names": _NAMES,
+    "Bases": KINDS["bases"],
+    "Each": Kind(lambda value: value == () or _is_each(value), *KINDS["each"][1:]),
+}
+"""By the annotation of a parameter whose name says nothing in `KINDS`."""
 
 
 def check(name: str, value: object, *, kind: Kind | None = None) -> None:
@@ -162,6 +214,14 @@ def check(name: str, value: object, *, kind: Kind | None = None) -> None:
         )
 
 
+def _kind_of(parameter: inspect.Parameter) -> Kind | None:
+    text = parameter.annotation if isinstance(parameter.annotation, str) else ""
+    by_text = ANNOTATED.get(text.removesuffix(" | None"))
+    if by_text is not None and text[0].isupper():  # a name that says more than the parameter's
+        return by_text
+    return KINDS.get(parameter.name) or by_text
+
+
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Check the arguments of a function, by the names of its parameters.
 
@@ -170,16 +230,16 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     """
     signature = inspect.signature(function)
     known = {
-        name: parameter.default is None
+        name: (parameter.default is None, kind)
         for name, parameter in signature.parameters.items()
-        if name in KINDS
+        if (kind := _kind_of(parameter)) is not None
     }
 
     @wraps(function)
     def with_checks(*args: P.args, **kwargs: P.kwargs) -> T:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in known and not (value is None and known[name]):
-                check(name, value)
+            if name in known and not (value is None and known[name][0]):
+                check(name, value, kind=known[name][1])
         return function(*args, **kwargs)
 
     return with_checks

@@ -77,6 +77,10 @@ class InputError(AllrailError, ValueError):
         return printable(": ".join(part for part in (place, subject, self.why) if part))
 
 
+class AllrailWarning(UserWarning):
+    """What is to be known of an answer that may be otherwise than it seems."""
+
+
 class TrainingError(AllrailError, RuntimeError):
     """A job cannot go on: what it exchanges, or a step that depends on it.
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from allrail.base.errors import InputError
 from allrail.cli.options import Input
 
 if TYPE_CHECKING:
-    from allrail.formats.astra_sim import AstraCase
-    from allrail.formats.astra_sim.printed import Printed
-    from allrail.results.result import CollectivesResult
-
-TABLE = "astra_sim.csv"
-"""The file of ASTRA-sim's columns in a folder of results."""
+    from allrail.measure.beside_astra_sim import BesideAstraSim
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -74,197 +67,37 @@ def files(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def given(foreign: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of ASTRA-sim's options that were given.
+def show_columns(row: Mapping[str, str]) -> None:
+    """Print ASTRA-sim's columns of a case.
 
     Args:
-        foreign: All of them.
-    """
-    return {name: value for name, value in foreign.items() if value is not None}
-
-
-def read(options: dict[str, Any], world: str | None, *, verb: str) -> AstraCase:
-    """Read a case from its files, and say what of them is not modelled.
-
-    Args:
-        options: Those that were given.
-        world: Of `--world`.
-        verb: Who asks, such as `allrail simulate --astra-sim`.
-
-    Raises:
-        InputError: A file is missing or wrong.
+        row: Its cells by name.
     """
     from allrail.cli import output
-    from allrail.formats.astra_sim import read_case
 
-    for name in ("network", "system", "workload"):
-        if name not in options:
-            raise InputError(
-                f"`--{name}` is missing",
-                hint="an ASTRA-sim case has `--network`, `--system` and `--workload`",
-                source=verb,
-            )
-    if world is not None:
-        from allrail.base.errors import did_you_mean
-        from allrail.scenario.fields import names
-        from allrail.scenario.model import GRAPH_WORLDS
-
-        known = [name for name in names("worlds") if name not in GRAPH_WORLDS]
-        if world not in known:
-            raise InputError(
-                "it is not a world of dimensions",
-                hint=did_you_mean(world, known),
-                source="--world",
-                value=world,
-            )
-        options["world"] = world
-    case = read_case(options.pop("network"), **options)
-    if case.warning:
-        output.warn(case.warning)
-    return case
+    output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
 
-def refuse(options: Mapping[str, Any], *, verb: str) -> None:
-    """Refuse ASTRA-sim's options without `--astra-sim`.
-
-    Args:
-        options: Those that were given.
-        verb: Who asks.
-
-    Raises:
-        InputError: There is one.
-    """
-    for name, value in options.items():
-        raise InputError(
-            f"`--{name.replace('_', '-')}` belongs to ASTRA-sim's files",
-            hint="add `--astra-sim`, or leave it out",
-            source=verb,
-            value=str(value),
-        )
-
-
-def write(folder: Path, rows: list[dict[str, str]]) -> None:
-    """Write rows of ASTRA-sim's columns beside the results of a folder.
-
-    Args:
-        folder: Where results were written.
-        rows: With the same columns.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
-    from allrail.base.files import write_bytes
-    from allrail.formats.astra_sim import columns_csv
-    from allrail.output.write import OUTPUT
-
-    write_bytes(folder / TABLE, columns_csv(*rows).encode(), output=OUTPUT)
-
-
-def compare(
-    results: tuple[Path, ...],
-    options: dict[str, Any],
-    *,
-    world: str | None,
-    run: str | None,
-    as_json: bool,
-    out: Path | None,
-) -> None:
+def show_beside(beside: BesideAstraSim) -> None:
     """Print what ASTRA-sim printed of a case beside ours.
 
     Args:
-        results: What it printed.
-        options: The files of the case.
-        world: Of `--world`.
-        run: Which line of its result.
-        as_json: Whether one JSON object is printed.
-        out: A folder for both.
-
-    Raises:
-        InputError: A file is missing, wrong, or of another version than the others.
+        beside: The columns of both.
     """
-    from allrail.cli import folders, output
-    from allrail.formats.astra_sim import columns
-    from allrail.formats.astra_sim.printed import check_versions, read_printed
+    from allrail.cli import output
 
-    verb = "allrail compare --astra-sim"
-    if len(results) != 1:
-        raise InputError(
-            "one result of ASTRA-sim is compared",
-            hint="name `tutorial_result.csv` of 1.0, or the saved output of 2.x",
-            source=verb,
-            value=", ".join(map(str, results)) or None,
-        )
-    theirs = read_printed(results[0], run=run)
-    inputs: dict[str, Path] = {
-        name: options[name] for name in ("system", "workload") if name in options
-    }
-    version = check_versions([theirs], inputs)
-    case = read(options, world, verb=verb)
-    with output.Progress("simulating") as progress:
-        result = _simulate(case, progress, out)
-    ours = columns(case, result=result)
-    rows = compared(theirs, ours)
-    if out is not None:
-        first = {"Name": theirs.name or "ASTRA-sim", **dict.fromkeys(list(ours)[1:], "")}
-        first |= {name: f"{value:.10g}" for name, value in theirs.values.items() if name in ours}
-        write(out, [first, {**ours, "Name": f"allrail: {ours['Name']}"}])
-    if as_json:
-        told = [
-            {"column": name, "astra_sim": one, "allrail": mine, "difference": off}
-            for name, one, mine, off in rows
-        ]
-        output.print_json({"name": ours["Name"], "version": version, "rows": told})
-        return
     output.table(
         ["column", "astra_sim", "allrail", "difference_%"],
         [
-            [name, f"{one:.3f}", f"{mine:.3f}", "-" if off is None else f"{100 * off:+.3f}"]
-            for name, one, mine, off in rows
+            [
+                row["column"],
+                f"{row['astra_sim']:.3f}",
+                f"{row['allrail']:.3f}",
+                "-" if row["difference"] is None else f"{100 * row['difference']:+.3f}",
+            ]
+            for row in beside.rows
         ],
     )
-    output.note(f"ASTRA-sim {version}: `{theirs.file}`{f', {theirs.name}' if theirs.name else ''}")
-    if out is not None:
-        folders.tell(out)
-
-
-def compared(
-    theirs: Printed, ours: Mapping[str, str]
-) -> list[tuple[str, float, float, float | None]]:
-    """Return each column that both have: theirs, ours, and the difference as a part of theirs.
-
-    Args:
-        theirs: What ASTRA-sim printed.
-        ours: Our columns.
-    """
-    rows = []
-    for name, one in theirs.values.items():
-        if not ours.get(name):
-            continue
-        mine = float(ours[name])
-        off = mine / one - 1 if one else (0.0 if mine == one else None)
-        rows.append((name, one, mine, off))
-    return rows
-
-
-def _simulate(case: AstraCase, progress: Any, out: Path | None) -> dict[str, Any]:
-    """Simulate a case, and write its results where a folder is named."""
-    from allrail.cli import folders
-    from allrail.results.training_result import TrainingResult
-    from allrail.scenario import load_scenario
-    from allrail.simulation import api
-
-    scenario = load_scenario(case.scenario)
-    result = api.simulate(scenario, progress=progress, timeline=out is not None)
-    if out is None:
-        return result.to_dict()
-    from allrail.output.training import write_training
-    from allrail.output.write import write_results
-
-    folders.tell_replaced(out)
-    if isinstance(result, TrainingResult):
-        write_training(out, results={case.name: result}, scenarios={case.name: scenario})
-    else:
-        collectives = cast("CollectivesResult", result)
-        name = collectives.policy
-        write_results(out, results={name: collectives}, scenarios={name: scenario})
-    return result.to_dict()
+    theirs = beside.theirs
+    of = f", {theirs.name}" if theirs.name else ""
+    output.note(f"ASTRA-sim {beside['version']}: `{theirs.file}`{of}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from allrail.base.units import show_number
 from allrail.cli import options
+from allrail.cli.function import function
+
+if TYPE_CHECKING:
+    from allrail.simulation.graphs import Priced
 
 
 @click.command()
@@ -19,18 +23,14 @@ from allrail.cli import options
     help="Prices of `switch`, `aoc`, `dac`, `pcb` in US dollars; `hammingmesh` if left out",
 )
 @options.as_json
-def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> None:
+@function("cost")
+def command(priced: Priced) -> None:
     """Print switches, cables and their price: HammingMesh's Table II for any fabrics.
 
     Savings are prices alone: the first fabric's over each one's.
     """
     from allrail.cli import output
-    from allrail.simulation.graphs import cost
 
-    priced = cost(fabrics, prices=prices)
-    if as_json:
-        output.print_json(priced)
-        return
     output.table(
         ["fabric", "npus", "switches", "AoC", "DAC", "diameter", "cost_M$", "npus/M$", "savings"],
         [

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 if TYPE_CHECKING:
-    from allrail.formats.chakra_export import Ranks
+    from allrail.results.answer import Told
 
 
 @click.command()
-@click.argument("file", type=options.Input())
+@click.argument("scenario", metavar="FILE", type=options.Input())
 @options.sets
 @click.option(
     "--chakra",
-    "folder",
     required=True,
     type=options.Output(),
     metavar="DIR",
@@ -33,15 +33,8 @@ if TYPE_CHECKING:
     help="Ranks to write: all, or one of each group of identical ranks",
 )
 @options.as_json
-def command(
-    *,
-    file: Path,
-    sets: tuple[str, ...],
-    folder: Path,
-    name: str | None,
-    ranks: Ranks,
-    as_json: bool,
-) -> None:
+@function("export", doing="writing nodes")
+def command(told: Told, *, chakra: Path) -> None:
     """Write the step graph of the scenario in FILE as a Chakra trace.
 
     One file a rank, DIR/NAME.<rank>.et, in MLCommons' schema, and DIR/comm_group.json with the
@@ -55,16 +48,7 @@ def command(
       allrail export scenario.yaml --chakra out --ranks representative
       allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out8
     """  # noqa: D301, click wants the character
-    from allrail.base.stdin import stem
     from allrail.cli import output
-    from allrail.formats.chakra_export import export_chakra
-    from allrail.scenario import load_scenario
 
-    name = stem(file) if name is None else name
-    scenario = load_scenario(file, sets=sets)
-    with output.Progress("writing nodes") as progress:
-        told = export_chakra(scenario, folder=folder, name=name, ranks=ranks, progress=progress)
-    if as_json:
-        output.print_json({"folder": str(folder), "name": name} | told)
-        return
-    output.pairs([("trace", str(folder / name))] + [(key, f"{told[key]:,}") for key in told])
+    counts = [(key, f"{count:,}") for key, count in told.items() if key not in ("folder", "name")]
+    output.pairs([("trace", str(chakra / told["name"])), *counts])

@@ -9,10 +9,13 @@ import click
 
 from allrail.base.units import plain_number
 from allrail.cli import options
+from allrail.cli.function import function
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
-    from allrail.scenario import Fabric, GraphFabric
+    from allrail.results.answer import Told
+    from allrail.scenario import GraphFabric
+    from allrail.simulation.networks import Fabrics
 
 
 @click.group(cls=Group)
@@ -22,32 +25,24 @@ def command() -> None:
 
 @command.command("list")
 @options.as_json
-def list_fabrics(*, as_json: bool) -> None:
+@function("fabric.list")
+def list_fabrics(answer: Fabrics) -> None:
     """List the presets."""
     from allrail.cli import output
-    from allrail.scenario import GraphFabric, load_any_fabric, preset_names
-    from allrail.simulation.graphs import count
 
-    fabrics = [load_any_fabric(name) for name in preset_names()]
-    if as_json:
-        trees = [
-            {**_head(fabric), **count(fabric)} if isinstance(fabric, GraphFabric) else _tree(fabric)
-            for fabric in fabrics
-        ]
-        output.print_json({"fabrics": trees})
-        return
     rows = []
-    for fabric in fabrics:
-        if isinstance(fabric, GraphFabric):
-            rows.append([fabric.name, str(count(fabric)["npus"]), "-", "-", fabric.topology])
+    for one in answer["fabrics"]:
+        if "dimensions" not in one or "device" not in one:
+            rows.append([one["name"], str(one["npus"]), "-", "-", _topology(one["name"])])
             continue
+        cut = one["dimensions"]
         rows.append(
             [
-                fabric.name,
-                str(fabric.npus),
-                "x".join(str(dimension.size) for dimension in fabric.dimensions),
-                "+".join(_gbps(aggregate) for aggregate in _aggregates(fabric)),
-                ",".join(dimension.kind for dimension in fabric.dimensions),
+                one["name"],
+                str(one["npus"]),
+                "x".join(str(dimension["size"]) for dimension in cut),
+                "+".join(_gbps(dimension["aggregate_gbps"]) for dimension in cut),
+                ",".join(dimension["kind"] for dimension in cut),
             ]
         )
     output.table(["fabric", "npus", "sizes", "npu_Gb/s", "kinds"], rows)
@@ -55,11 +50,9 @@ def list_fabrics(*, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="FABRIC", type=options.Named())
+@click.argument("fabric", metavar="FABRIC", type=options.Named())
 @options.as_json
-@click.option(
-    "--yaml", "as_yaml", is_flag=True, help="Print the fabric's file, as a start for your own"
-)
+@click.option("--yaml", is_flag=True, help="Print the fabric's file, as a start for your own")
 @click.option(
     "--picture",
     type=options.Output(),
@@ -72,9 +65,8 @@ def list_fabrics(*, as_json: bool) -> None:
     metavar="FILE",
     help="Write one plane of its nodes and cables as InfraGraph YAML",
 )
-def show_fabric(
-    *, name: str, as_json: bool, as_yaml: bool, picture: Path | None, infragraph: Path | None
-) -> None:
+@function("fabric.show", doing="measuring distances")
+def show_fabric(shown: Told, *, fabric: str, picture: Path | None, infragraph: Path | None) -> None:
     """Show what a preset or a file is made of, and where its numbers come from.
 
     \b
@@ -84,34 +76,20 @@ def show_fabric(
     """  # noqa: D301, click wants the character
     from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
+    from allrail.simulation.networks import gbps_of
 
-    fabric = load_any_fabric(name)
-    if as_yaml:
-        from allrail.scenario.presets import fabric_text
-
-        output.text(fabric_text(name), end="")
+    if "yaml" in shown:
+        output.text(shown["yaml"], end="")
         return
-    if picture is not None:
-        from allrail.simulation.graphs import picture as draw
-
-        draw(fabric, picture)
-    if infragraph is not None:
-        from allrail.base.files import write_text
-        from allrail.simulation.graphs import graph_fabric
-        from allrail.simulation.graphs import infragraph as as_infragraph
-
-        write_text(infragraph, as_infragraph(graph_fabric(fabric)))
-    if isinstance(fabric, GraphFabric):
-        _show_graph(fabric, as_json=as_json)
-        if infragraph is not None and not as_json:
+    loaded = load_any_fabric(fabric)
+    if isinstance(loaded, GraphFabric):
+        _show_graph(loaded, shown)
+        if infragraph is not None:
             output.note(f"one plane is written to {infragraph}")
-        if picture is not None and not as_json:
+        if picture is not None:
             output.note(f"one plane is drawn in {picture}")
         return
-    if as_json:
-        output.print_json(_tree(fabric))
-        return
-    output.pairs([("fabric", fabric.name), ("npus", f"{fabric.npus:,}"), ("about", fabric.about)])
+    output.pairs([("fabric", loaded.name), ("npus", f"{loaded.npus:,}"), ("about", loaded.about)])
     output.gap()
     output.table(
         ["dimension", "kind", "size", "links", "per_link", "npu_Gb/s", "latency", "reduces"],
@@ -127,22 +105,23 @@ def show_fabric(
                 "yes" if dimension.in_network_reduction else "no",
             ]
             for index, (dimension, aggregate) in enumerate(
-                zip(fabric.dimensions, _aggregates(fabric), strict=True), start=1
+                zip(loaded.dimensions, gbps_of(loaded), strict=True), start=1
             )
         ],
     )
-    if fabric.device is not None:
-        output.note(f"device of an NPU: {fabric.device}; `plan` and `require` take it")
-    for key, source in fabric.sources.items():
+    if loaded.device is not None:
+        output.note(f"device of an NPU: {loaded.device}; `plan` and `require` take it")
+    for key, source in loaded.sources.items():
         output.note(f"{key}: {source}")
-    if not fabric.calibrated:
+    if not loaded.calibrated:
         output.note("uncalibrated: nobody measured this hardware")
 
 
 @command.command("advise")
-@click.argument("name", metavar="FABRIC", type=options.Named())
+@click.argument("fabric", metavar="FABRIC", type=options.Named())
 @options.as_json
-def advise_fabric(*, name: str, as_json: bool) -> None:
+@function("fabric.advise")
+def advise_fabric(advice: Told, *, fabric: str) -> None:
     """Say which dimensions have too much or too little bandwidth for one another.
 
     For every pair: just enough, over- or under-provisioned (Themis, section 6.3), and the split of
@@ -150,13 +129,8 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     """
     from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
-    from allrail.simulation import api
     from allrail.simulation.graphs import facts
 
-    advice = api.advise(name)
-    if as_json:
-        output.print_json(advice)
-        return
     output.table(
         ["inner", "outer", "inner_Gb/s", "outer_Gb/s", "just_enough_Gb/s", "idle_Gb/s", "verdict"],
         [
@@ -194,23 +168,17 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     by = f", bound by {' and '.join(bound)}" if bound else ""
     output.note(f"the best schedule can use {output.percent(reachable['utilisation'])} %{by}")
     output.note("counted from bandwidths alone (large collectives); the fabric is uncalibrated")
-    fabric = load_any_fabric(name)
-    if isinstance(fabric, GraphFabric) and facts(fabric)["shares_ports"]:
+    loaded = load_any_fabric(fabric)
+    if isinstance(loaded, GraphFabric) and facts(loaded)["shares_ports"]:
         output.note(
             "these dimensions share the port of an NPU, so together they have no more than one "
             "of them: what is idle here is not to be had; compare in `world: flows`"
         )
 
 
-def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
+def _show_graph(fabric: GraphFabric, shown: Told) -> None:
     from allrail.cli import output
-    from allrail.simulation.graphs import measure
 
-    with output.Progress("measuring distances") as progress:
-        shown = measure(fabric, progress=progress)
-    if as_json:
-        output.print_json({**_head(fabric), **shown, "sources": fabric.sources})
-        return
     cables, share = shown["cables"], shown["half_plane_cut_share"]
     working, rate = shown["npus_working"], shown["npus_per_million_usd"]
     failed = "" if working in (None, shown["npus"]) else f", {working:,} of them work"
@@ -282,36 +250,11 @@ def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _head(fabric: GraphFabric) -> dict[str, Any]:
-    return {
-        "name": fabric.name,
-        "about": fabric.about,
-        "calibrated": fabric.calibrated,
-        "keys": fabric.keys,
-    }
+def _topology(preset: str) -> str:
+    from allrail.scenario import load_any_fabric
 
-
-def _aggregates(fabric: Fabric) -> list[float]:
-    """Gb/s of one NPU on each dimension."""
-    from allrail.scenario.dimensions import aggregate
-
-    return [8e-9 * aggregate(dimension.model_dump()) for dimension in fabric.dimensions]
+    return str(getattr(load_any_fabric(preset), "topology", "-"))
 
 
 def _gbps(value: float) -> str:
     return plain_number(value, 6)
-
-
-def _tree(fabric: Fabric) -> dict[str, Any]:
-    return {
-        "name": fabric.name,
-        "about": fabric.about,
-        "npus": fabric.npus,
-        "calibrated": fabric.calibrated,
-        "device": fabric.device,
-        "dimensions": [
-            {**dimension.model_dump(), "aggregate_gbps": aggregate}
-            for dimension, aggregate in zip(fabric.dimensions, _aggregates(fabric), strict=True)
-        ],
-        "sources": fabric.sources,
-    }

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from allrail.base.units import show_count
 from allrail.cli import options
+from allrail.cli.function import function
+
+if TYPE_CHECKING:
+    from allrail.formats.imported import Imported
 
 
 @click.command("import")
@@ -18,7 +23,6 @@ from allrail.cli import options
 @click.option(
     "-o",
     "--out",
-    "folder",
     required=True,
     type=options.Output(),
     metavar="DIR",
@@ -47,18 +51,8 @@ from allrail.cli import options
     help="Process group that grows; repeatable",
 )
 @options.as_json
-def command(
-    *,
-    files: tuple[Path, ...],
-    folder: Path,
-    name: str | None,
-    step: int | None,
-    groups: Path | None,
-    npus: int | None,
-    at: int | None,
-    grow: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@function("import_")
+def command(done: Imported, *, out: Path) -> None:
     """Read a trace, write it as a Chakra trace, and a scenario that runs it.
 
     \b
@@ -84,23 +78,7 @@ def command(
     the others are repeated with the block (tensor parallel); --grow names them instead.
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.formats.traces import import_trace
 
-    done = import_trace(
-        list(files),
-        folder=folder,
-        name=name,
-        step=step,
-        groups=groups,
-        npus=npus,
-        at=at,
-        grow=grow,
-    )
-    for warning in done.warnings:
-        output.warn(warning)
-    if as_json:
-        output.print_json(done.to_dict())
-        return
     sets = (("kept", done.kept), ("measured", done.measured), ("dropped", done.dropped))
     rows = [
         [what, str(count), _time(done.measured_us.get(kind)), kind]
@@ -117,7 +95,7 @@ def command(
     if done.files:
         output.note(
             f"{show_count(done.files, 'file')} with {show_count(done.nodes, 'node')},"
-            f" {show_count(done.bytes, 'byte')} in {folder}"
+            f" {show_count(done.bytes, 'byte')} in {out}"
         )
     output.note(f"run it: {shlex.join(['allrail', 'simulate', str(done.scenario)])}")
 

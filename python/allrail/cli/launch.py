@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -37,18 +36,9 @@ from allrail.cli import options
     metavar="FILE",
     help="File with the job's shared token; else ALLRAIL_STORE_TOKEN has it",
 )
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
-@click.pass_context
-def command(
-    context: click.Context,
-    *,
-    ranks: int,
-    nodes: int,
-    node_rank: int | None,
-    rendezvous: str | None,
-    token_file: Path | None,
-    words: tuple[str, ...],
-) -> None:
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
+@function("launch")
+def command(status: int) -> None:
     """Run CMD as N processes on this host, which find each other by `allrail.Communicator`.
 
     Each line that a rank prints stands behind its number. When one fails, the others are ended, and
@@ -66,8 +56,4 @@ def command(
         --token-file job.token python train.py
       allrail launch -n 2 -- python -c 'import allrail; print(allrail.Communicator().rank)'
     """  # noqa: D301, click wants the character
-    from allrail.runtime.launch import launch
-    from allrail.runtime.several import hosts_of
-
-    hosts = hosts_of(nodes, node_rank, rendezvous, token_file)
-    context.exit(launch(words, ranks=ranks, hosts=hosts))
+    raise SystemExit(status)

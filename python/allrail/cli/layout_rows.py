@@ -1,67 +1,21 @@
-"""How `allrail plan --model` shows layouts: the table, what stands below it, and the JSON."""
+"""How `allrail plan --model` shows layouts: the table, and what stands below it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from allrail.base.units import plain_number, show_count, show_number
+from allrail.base.units import plain_number, show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from allrail.base.errors import InputError
-    from allrail.search.layouts import Found, Job, Pessimistic, Ranked, Row, Space, Tuned
-
+    from allrail.search.layouts import Job, Ranked
+    from allrail.search.layouts.answer import Layouts
+    from allrail.search.layouts.search import Found
 
 DAY = 86_400.0
 """Seconds."""
 
 
-@dataclass(slots=True)
-class Answer:
-    """What `plan --model` found.
-
-    Attributes:
-        job: What was cut.
-        space: All layouts, and why others cannot be.
-        found: What came of the search.
-        rows: Its layouts, those that are one but for their name in one.
-        shown: Those of the table.
-        better: The best with other schedules.
-        network: What they take on the pessimistic network; None where it is not known.
-        mine: The layout of `--score`; why it cannot be; None without.
-        notes: What was assumed of the model.
-    """
-
-    job: Job
-    space: Space
-    found: Found
-    rows: list[Row]
-    shown: list[Row]
-    better: list[Tuned] = field(default_factory=list)
-    network: Pessimistic | None = None
-    mine: Ranked | InputError | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def best(self) -> Ranked:
-        """What is recommended."""
-        return self.found.recommended
-
-
-def shown_of(rows: Sequence[Row], best: Ranked, top: int) -> list[Row]:
-    """Return the first rows, and the recommended one wherever it is.
-
-    Args:
-        rows: All.
-        best: What is recommended.
-        top: How many.
-    """
-    return [row for at, row in enumerate(rows) if at < top or row.ranked is best]
-
-
-def show(answer: Answer) -> None:
+def show(answer: Layouts) -> None:
     """Print the table.
 
     Args:
@@ -106,13 +60,14 @@ def _mark(job: Job, one: Ranked) -> str:
     return "!!" if one.memory_gb > one.capacity_gb else "!"
 
 
-def tell(answer: Answer) -> None:
+def tell(answer: Layouts) -> None:
     """Print what stands below the table.
 
     Args:
         answer: What was found.
     """
     from allrail.cli import output
+    from allrail.search.layouts.answer import gap, no_tool
     from allrail.search.layouts.choice import WITHIN
 
     job, found, best = answer.job, answer.found, answer.best
@@ -128,8 +83,8 @@ def tell(answer: Answer) -> None:
             "memory_GB: of the fullest NPU, capacity_GB: what it has;"
             f" {100 * job.headroom:g} % stay free (--headroom)"
         )
-    if len(answer.rows) > 1:
-        output.note(gap(*(row.ranked for row in answer.rows[:2])))
+    if len(answer.folded) > 1:
+        output.note(gap(*(row.ranked for row in answer.folded[:2])))
     for row in answer.shown:
         if row.others:
             names = ", ".join(one.layout.name for one in row.others[:3])
@@ -152,49 +107,6 @@ def tell(answer: Answer) -> None:
         output.note(f"not tried, {show_count(count, 'time')}: {why}")
     for note in answer.notes:
         output.note(note)
-
-
-def gap(first: Ranked, second: Ranked) -> str:
-    """Return how far the second row is behind the first, in words.
-
-    Args:
-        first: The fastest.
-        second: The next.
-    """
-    more = second.step_s - first.step_s
-    if more < 1e-6 * first.step_s:
-        return f"{second.layout.name} takes as long as {first.layout.name}"
-    costs = f"{show_number(more, 3)} s" if more >= 1 else f"{show_number(1e3 * more, 3)} ms"
-    return f"the second-best costs {costs} a step, {100 * more / first.step_s:.1f} %"
-
-
-def no_tool(job: Job, found: Found) -> list[str]:
-    """Return what is to be said of layouts that no tool can run: none, or a sentence.
-
-    Args:
-        job: What was cut.
-        found: What came of the search.
-    """
-    best, fastest = found.recommended, found.ranked[0]
-    if not best.tools:
-        words = f"nothing that `apply` writes runs {best.layout.name} ({_lacks(job, best)}), nor"
-        return [words + " any other layout that was simulated"]
-    if fastest.tools:
-        return []
-    gap = 100 * (best.step_s / fastest.step_s - 1)
-    words = f"{fastest.layout.name} is {gap:.1f} % faster than {best.layout.name}, but nothing"
-    return [words + f" that `apply` writes runs it ({_lacks(job, fastest)})"]
-
-
-def _lacks(job: Job, one: Ranked) -> str:
-    """Why no tool that cuts models can do a layout."""
-    from allrail.search.layouts import lacks
-
-    reasons = (
-        lacks(job, one.layout, recompute=one.recompute, tool=tool)
-        for tool in ("megatron", "torchtitan")
-    )
-    return "; ".join(dict.fromkeys(reasons))
 
 
 def _tell_rest(found: Found) -> None:
@@ -224,7 +136,7 @@ def _tell_rest(found: Found) -> None:
         )
 
 
-def _tell_network(answer: Answer) -> None:
+def _tell_network(answer: Layouts) -> None:
     """What the recommended layout loses on a slower network; what is better there."""
     from allrail.cli import output
     from allrail.search.layouts.pessimistic import BUSY
@@ -253,7 +165,7 @@ def _tell_network(answer: Answer) -> None:
     output.note(words)
 
 
-def _tell_mine(answer: Answer) -> None:
+def _tell_mine(answer: Layouts) -> None:
     """What the layout of `--score` loses by."""
     from allrail.base.errors import InputError
     from allrail.cli import output
@@ -275,69 +187,3 @@ def _tell_mine(answer: Answer) -> None:
     if _mark(answer.job, mine) == "!!" and mine.capacity_gb is not None:
         words += f"; it does not fit: {mine.memory_gb:.1f} GB of {mine.capacity_gb:.1f}"
     output.note(words)
-
-
-def tree_of(answer: Answer) -> dict[str, Any]:
-    """Return it as plain values.
-
-    Args:
-        answer: What was found.
-    """
-    from allrail.base.errors import InputError
-    from allrail.search.layouts.search import words_of
-
-    found, space, mine = answer.found, answer.space, answer.mine
-    scored: dict[str, Any] | None = None
-    if isinstance(mine, InputError):
-        scored = {"error": mine.message}
-    elif mine is not None:
-        from allrail.search.layouts import why_it_loses
-
-        scored = _tree(answer, mine)
-        scored["loses_by"] = why_it_loses(mine, found.ranked[0])
-    network = answer.network
-    return {
-        "recommended": answer.best.layout.name,
-        "no_tool": no_tool(answer.job, found),
-        "ranked": [
-            _tree(answer, row.ranked) | {"same": [one.layout.name for one in row.others]}
-            for row in answer.rows
-        ],
-        "scored": scored,
-        "headroom": answer.job.headroom,
-        "slow_network": None if network is None else network.words,
-        "layouts": len(space.layouts),
-        "simulated": len(found.ranked),
-        "pruned": {one.layout.name: one.bound_s for one in found.pruned},
-        "too_large": [one.layout.name for one in found.too_large],
-        "refused": {layout.name: one.message for layout, one in found.refused},
-        "not_tried": dict(space.refused),
-        "schedules": [
-            {
-                "name": one.ranked.layout.name,
-                "schedule": one.schedule,
-                "step_s": one.ranked.step_s,
-                "before_s": one.before_s,
-                "tried": one.tried,
-            }
-            for one in answer.better
-        ],
-        "notes": answer.notes,
-        **words_of(found),
-    }
-
-
-def _tree(answer: Answer, one: Ranked) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    slow = answer.network.steps_s if answer.network is not None else {}
-    return {
-        **asdict(one),
-        "name": one.layout.name,
-        "lost": dict(one.lost),
-        "why": one.why,
-        "binding": {"dimension": one.binding[0], "busy": one.binding[1]},
-        "kinds": one.layout.kinds,
-        "tools": list(one.tools),
-        "slow_network_s": slow.get(one.layout.name),
-    }

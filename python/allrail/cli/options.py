@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from allrail.base.errors import InputError
-
-MOST_SLICES = 300_000
-"""Of all timelines of a folder: as many as a page draws (`output.report.timeline.MOST_SPANS`)."""
+from allrail.results.answer import MAX_SLICES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +24,7 @@ class _Given(click.ParamType[Any]):
             from allrail.base.errors import InputError
 
             name = "" if param is None else max(param.opts, key=len)
-            shown = str(param and (param.metavar or name)).upper()
+            shown = str(param and (param.metavar or name)).upper().strip("[]")
             source = name if name.startswith("-") else shown
             hint = "name a file or folder; is a variable not set?"
             raise InputError("it is empty", source=source, hint=hint)
@@ -141,63 +137,31 @@ def timeline(command: F) -> F:
         "--timeline",
         is_flag=True,
         help="Write timeline, trace and their pictures into that folder however long they are; "
-        f"else only up to {MOST_SLICES:,} slices",
+        f"else only up to {MAX_SLICES:,} slices",
     )(command)
 
 
-def slices(*, out: Path | None, timeline: bool, rows: int = 1) -> bool | int:
-    """Return what `timeline` a simulation is asked for.
+def slices(typed: Mapping[str, Any]) -> None:
+    """Refuse `--timeline` without the folder of `--out`.
 
     Args:
-        out: The folder of `--out`, if given.
-        timeline: Whether `--timeline` is given.
-        rows: How many results share the folder.
+        typed: All options of a command.
     """
-    if timeline and out is None:
+    if typed["timeline"] and typed["out"] is None:
         raise InputError(
             "it belongs to the folder of `--out`", hint="add `--out DIR`", source="--timeline"
         )
-    return timeline or MOST_SLICES // rows if out is not None else False
 
 
-@dataclass(frozen=True)
-class OfModel:
-    """A job that is still to be laid out, as its options say it.
+def of_model(command: F) -> F:
+    """`--model`, `--fabric`, `--npus` and what goes with them.
 
-    Attributes:
-        model: A preset, a `config.json` or a file.
-        fabric: A preset or a file.
-        npus: How many train.
-        global_batch: Samples of a step; None: one an NPU.
-        sequence: Tokens of a sample; None: the model's own.
-        device: What computes; None: what the fabric names, else an H100.
-        precision: Of parameters and activations; None: bf16, where the device has it.
-        recipe: In how many bits products with weights are computed; None: in the precision.
-        launch: How kernels get to the device; None: as the tool does it.
+    Args:
+        command: What takes them.
     """
-
-    model: str | None
-    fabric: str | None
-    npus: int | None
-    global_batch: int | None
-    sequence: int | None
-    device: str | None
-    precision: str | None = None
-    recipe: str | None = None
-    launch: str | None = None
-
-
-def of_model(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--model`, `--fabric`, `--npus` and what goes with them, as one `of_model` of the command."""
-
-    @wraps(command)
-    def collected(**given: Any) -> Any:
-        asked = OfModel(**{one.name: given.pop(one.name) for one in fields(OfModel)})
-        return command(of_model=asked, **given)
-
     for option in reversed(_OF_MODEL):
-        collected = option(collected)
-    return collected
+        command = option(command)
+    return command
 
 
 _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
@@ -237,27 +201,6 @@ _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
         help="How kernels are launched; as the tool of --for does it, else compiled",
     ),
 )
-
-
-def refuse(*names: str, why: str, hint: str) -> None:
-    """Refuse options that were given and would do nothing.
-
-    Args:
-        names: Of the parameters of the command that runs.
-        why: They would not.
-        hint: What to do.
-
-    Raises:
-        InputError: One was given.
-    """
-    from allrail.base.errors import InputError
-
-    context = click.get_current_context()
-    for one in context.command.params:
-        given = context.get_parameter_source(one.name or "")
-        if one.name in names and given is click.core.ParameterSource.COMMANDLINE:
-            name = one.secondary_opts[-1] if one.secondary_opts else one.opts[-1]
-            raise InputError(why, source=name, hint=hint)
 
 
 def apart(text: str) -> list[str]:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from allrail.base.errors import InputError
 from allrail.base.units import show_count, show_number
 from allrail.cli import options
+from allrail.cli.function import function, option_of
 
-_OPTIONS = {
-    "count": "--count",
-    "jobs": "--jobs",
-    "failed": "--failed",
-    "aspect": "--aspect",
-    "leaf_boards": "--leaf-boards",
-    "locality": "--locality",
-    "memory": "--memory",
-    "load": "--load",
-    "duration": "--duration",
-    "unit": "--unit",
-    "seed": "--seed",
-    "mix": "--mix",
-    "fabric": "--fabric",
-    "run": "--run",
-}
+if TYPE_CHECKING:
+    from allrail.simulation.placing import Placed
+
+
+def _explain(error: InputError, typed: Mapping[str, Any]) -> None:
+    """Say by which option a value came that is wrong."""
+    if not error.source and error.field in typed:
+        error.source = option_of(error.field)
+        error.field = error.field if error.value is not None else ""
 
 
 @click.command()
@@ -72,133 +66,22 @@ _OPTIONS = {
 @click.option("--backfill", is_flag=True, help="In a queue, let later jobs fill gaps")
 @options.as_json
 @options.out
-def command(
-    *,
-    fabric: str,
-    mix: str,
-    unit: str | None,
-    count: int | None,
-    sort: bool,
-    transpose: bool,
-    aspect: int | None,
-    locality: bool,
-    leaf_boards: int | None,
-    failed: int,
-    memory: str | None,
-    run: str | None,
-    seed: int,
-    trace: Path | None,
-    jobs: int | None,
-    load: float | None,
-    duration: str | None,
-    backfill: bool,
-    as_json: bool,
-    out: Path | None,
-) -> None:
+@function("place", doing="placing", folder="out", explain=_explain)
+def command(told: Placed) -> None:
     """Place mixes of jobs on a fabric's boards and print how much of it they use.
 
     Each mix asks for as many boards as the fabric has. With --trace or --jobs, jobs arrive, wait
     and leave instead. Where the jobs of the first mix are, --json and --out say; of --out each job
     is a scenario, too, in `jobs/`.
     """
-    from allrail.cli import folders, output
-    from allrail.simulation import placement
-    from allrail.simulation.placed import Whereabouts, placed_jobs
-
-    shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
-    waits = trace is not None or jobs is not None
-    _refuse_mixed(
-        {
-            "--sort": sort,
-            "--failed": failed,
-            "--memory": memory,
-            "--leaf-boards": leaf_boards,
-            "--run": run,
-            "--count": count is not None,
-        }
-        if waits
-        else {
-            "--backfill": backfill,
-            "--load": load is not None,
-            "--duration": duration is not None,
-        },
-        "it means nothing for a queue" if waits else "it means nothing without a queue",
-        "leave out `--trace` and `--jobs`" if waits else "add `--trace` or `--jobs`",
-    )
-    if trace is not None:
-        _refuse_mixed(
-            {
-                "--jobs": jobs is not None,
-                "--load": load is not None,
-                "--duration": duration is not None,
-            },
-            "it means nothing for jobs from a file",
-            "leave it out, or `--trace`",
-        )
-    try:
-        with output.Progress("placing") as progress:
-            if waits:
-                told = placement.queue(
-                    fabric,
-                    trace=trace,
-                    mix=mix,
-                    jobs=1000 if jobs is None else jobs,
-                    load=0.9 if load is None else load,
-                    duration="3600 s" if duration is None else duration,
-                    unit=unit,
-                    backfill=backfill,
-                    seed=seed,
-                    progress=progress,
-                    **shapes,  # type: ignore[arg-type]
-                )
-            else:
-                told = placement.place(
-                    fabric,
-                    mix=mix,
-                    count=count,
-                    unit=unit,
-                    sort=sort,
-                    failed=failed,
-                    leaf_boards=leaf_boards,
-                    memory=memory,
-                    run=run,
-                    seed=seed,
-                    progress=progress,
-                    **shapes,  # type: ignore[arg-type]
-                )
-    except InputError as error:
-        if not error.source:
-            error.source = _OPTIONS.get(error.field, "")
-        raise
-    if out is not None:
-        from allrail.output.report.placement import write
-
-        folders.tell_replaced(out)
-        write(out, told, where=None if waits else Whereabouts(fabric, told))
-    if as_json:
-        tree = {key: value for key, value in told.items() if key not in _LONG}
-        if not waits:
-            tree["placed"] = [job.to_dict() for job in placed_jobs(told)]
-        output.print_json(tree)
-    elif waits:
+    if told.is_queue:
         _show_queue(told)
     else:
         _show_mixes(told)
-    if out is not None and not as_json:
-        folders.tell(out)
 
 
 _RUNS = ("alone", "in_place", "together")
 """Bandwidths of jobs that run: alone on a contiguous block, alone in place, with the others."""
-
-_LONG = ("mixes", "map", "timeline", "ran")
-"""What is in `result.json` and the tables only."""
-
-
-def _refuse_mixed(given: dict[str, object], why: str, hint: str) -> None:
-    for name, value in given.items():
-        if value:
-            raise InputError(why, hint=hint, source=name)
 
 
 def _show_mixes(told: dict[str, Any]) -> None:

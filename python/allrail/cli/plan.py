@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 if TYPE_CHECKING:
-    from allrail.cli.options import OfModel
     from allrail.results.plans import Plan
+    from allrail.search.layouts.answer import Layouts
 
-_EXAMPLE = "allrail plan --model llama3_8b --fabric dgx-h100 --npus 64"
 _LETTERS = {
     "reduce_scatter": "RS",
     "all_gather": "AG",
@@ -24,8 +26,29 @@ _LETTERS = {
 }
 
 
+@contextmanager
+def _ended_with_rows() -> Iterator[None]:
+    """Let SIGTERM end a search as Ctrl-C does, so that what it has is shown."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ended(number: int, frame: object) -> None:
+        del number, frame
+        raise KeyboardInterrupt("terminated")
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @click.command()
-@click.argument("file", type=options.Input(), required=False)
+@click.argument("scenario", metavar="[FILE]", type=options.Input(), required=False)
 @options.sets
 @options.plugin
 @click.option("--json", "as_json", is_flag=True, help="Print the plan, or all layouts, as JSON")
@@ -49,7 +72,7 @@ _LETTERS = {
 )
 @click.option(
     "--for",
-    "tool",
+    "for_",
     type=click.Choice(["megatron", "torchtitan", "fsdp", "ddp", "allrail", "any"]),
     default="any",
     show_default=True,
@@ -80,24 +103,8 @@ _LETTERS = {
     help="Time budget; then print the best so far, as Ctrl-C does",
 )
 @options.report
-def command(
-    *,
-    file: Path | None,
-    sets: tuple[str, ...],
-    as_json: bool,
-    out: Path | None,
-    cache: bool,
-    of_model: OfModel,
-    top: int,
-    exhaustive: bool,
-    schedules: int,
-    tool: str,
-    fix: tuple[str, ...],
-    score: Path | None,
-    headroom: float | None,
-    budget: float | None,
-    report: Path | None,
-) -> None:
+@function("plan", doing="planning", folder="report", around=_ended_with_rows)
+def command(answer: Plan | Layouts, *, out: Path | None) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
     `allrail simulate FILE --plan PLAN` runs the plan again.
@@ -115,43 +122,29 @@ def command(
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --for megatron --fix tp=8
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.cli.layout_job import Asked, job_of
-    from allrail.cli.layouts import rank
-    from allrail.simulation import api
+    from allrail.results.plans import Plan
 
-    asked = Asked(top, exhaustive, schedules, tool, fix, headroom, score, budget, sets)
-    job = job_of(file, of_model, example=_EXAMPLE, more=asked)
-    if not isinstance(job, Path):
-        options.refuse(
-            "cache",
-            why="a model that is laid out has no scenario yet",
-            hint="`--out best.yaml` writes the best one's, which `allrail simulate` takes",
-        )
-        rank(job, asked, out=out, report=report, json=as_json)
+    if not isinstance(answer, Plan):
+        _show_layouts(answer, out)
         return
-    options.refuse(
-        "top",
-        "exhaustive",
-        "schedules",
-        "tool",
-        "fix",
-        "score",
-        "headroom",
-        "budget",
-        "report",
-        why="it is of layouts, which --model, --fabric and --npus ask for",
-        hint="leave it out; `allrail simulate --out DIR` writes a report of what a plan does",
-    )
-    with output.Progress("planning") as progress:
-        plan = api.plan(job, sets=sets, cache=cache, progress=progress)
-    if out is not None:
-        plan.save(out)
-    if as_json:
-        output.print_json(plan.to_dict())
-        return
-    show(plan)
+    show(answer)
     if out is not None:
         output.note(f"written to {out}")
+
+
+def _show_layouts(answer: Layouts, out: Path | None) -> None:
+    from allrail.cli import output
+    from allrail.cli.layout_rows import show, tell
+    from allrail.scenario import load_any_fabric
+
+    for note in answer.unsaid:
+        output.note(note)
+    show(answer)
+    tell(answer)
+    if out is not None:
+        output.note(f"the recommended one is in {out}: `allrail simulate {out}`")
+    output.predicted(["dims"], calibrated=load_any_fabric(answer.job.fabric).calibrated)
+    output.known(answer.plain_scenario)
 
 
 def show(plan: Plan) -> None:

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 if TYPE_CHECKING:
-    from allrail.cli.options import OfModel
     from allrail.search.require import Candidate, Required, Target
-
-_EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s"
 
 
 @click.command()
-@click.argument("file", type=options.Input(), required=False)
+@click.argument("scenario", metavar="[FILE]", type=options.Input(), required=False)
 @click.option("--throughput", required=True, metavar="TARGET", help="Throughput to reach")
 @options.sets
 @options.plugin
@@ -29,9 +27,7 @@ _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --thro
     metavar="A,B,...",
     help="Fabrics to try: presets or files",
 )
-@click.option(
-    "--list", "folder", type=options.Folder(), metavar="DIR", help="Try every fabric file in DIR"
-)
+@click.option("--list", type=options.Folder(), metavar="DIR", help="Try every fabric file in DIR")
 @click.option(
     "--prices", type=options.Input(), metavar="FILE", help="File of prices, as for `allrail cost`"
 )
@@ -44,18 +40,8 @@ _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --thro
 )
 @options.of_model
 @options.as_json
-def command(
-    *,
-    file: Path | None,
-    throughput: str,
-    sets: tuple[str, ...],
-    fabrics: tuple[str, ...],
-    folder: Path | None,
-    prices: Path | None,
-    out: Path | None,
-    of_model: OfModel,
-    as_json: bool,
-) -> None:
+@function("require", doing="scaling dimensions")
+def command(found: Required, *, out: Path | None) -> None:
     """Say the least bandwidth with which the training step in FILE reaches TARGET.
 
     TARGET is a part of the throughput without time for bytes (`0.95x-ideal`), a step time
@@ -68,35 +54,17 @@ def command(
       allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k,hx2mesh-1k
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.cli.layout_job import job_of
-    from allrail.cli.layouts import best_of
-    from allrail.search.require import cheapest, require
 
-    job = job_of(file, of_model, example=_EXAMPLE)
-    scenario, notes = (job, list[str]()) if isinstance(job, Path) else best_of(job)
-    names = [*fabrics, *_listed(folder)]
-    with output.Progress("scaling dimensions") as progress:
-        found = require(scenario, throughput, sets=sets, progress=progress)
-    tried = cheapest(scenario, found.target, names, sets=sets, prices=prices) if names else []
-    if out is not None:
-        from allrail.output.curves import write_curves
-
-        write_curves(out, found)
-    if as_json:
-        from dataclasses import asdict
-
-        tree = {**asdict(found), "fabrics": [asdict(one) for one in tried]}
-        output.print_json(tree | ({"notes": notes} if notes else {}))
-        return
     _show(found)
-    for words in notes:
+    for words in found.notes:
         output.note(words)
-    if tried:
-        _show_fabrics(tried, found.target)
+    if found.fabrics:
+        _show_fabrics(found.fabrics, found.target)
     if out is not None:
         output.note(f"written to {out}")
     output.predicted(["dims"], calibrated=found.calibrated)
-    output.known(scenario, sets=sets)
+    if found.scenario is not None:
+        output.known(found.scenario)
 
 
 def _show(found: Required) -> None:
@@ -149,7 +117,7 @@ def _show_curves(found: Required) -> None:
             )
 
 
-def _show_fabrics(tried: list[Candidate], target: Target) -> None:
+def _show_fabrics(tried: tuple[Candidate, ...], target: Target) -> None:
     from allrail.base.units import plain_number
     from allrail.cli import output
 
@@ -173,20 +141,3 @@ def _show_fabrics(tried: list[Candidate], target: Target) -> None:
         output.note(f"the cheapest that reaches it: {best.fabric}")
     else:
         output.note(f"no price is known of those that reach it; the fastest is {best.fabric}")
-
-
-def _listed(folder: Path | None) -> list[str]:
-    """The fabric files in a folder."""
-    from allrail.base.errors import InputError
-
-    if folder is None:
-        return []
-    found = sorted(str(path) for path in folder.glob("*.yaml")) if folder.is_dir() else []
-    if not found:
-        raise InputError(
-            "it holds no fabrics",
-            source="--list",
-            value=str(folder),
-            hint="a folder with fabric files, `NAME.yaml`",
-        )
-    return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -11,15 +10,18 @@ from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
+from allrail.cli.function import function
+from allrail.results.result import CollectivesResult
+from allrail.results.traffic_result import TrafficResult
+from allrail.results.training_result import TrainingResult
 
 if TYPE_CHECKING:
-    from allrail.formats.astra_sim import AstraCase
-    from allrail.results.result import CollectivesResult
+    from allrail.results.result import Result
     from allrail.scenario import Scenario
 
 
 @click.command()
-@click.argument("file", type=options.Input(), required=False)
+@click.argument("scenario", metavar="[FILE]", type=options.Input(), required=False)
 @options.sets
 @options.plugin
 @click.option(
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 @options.cache
 @click.option(
     "--what-if",
-    "assumptions",
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
@@ -49,89 +50,24 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write the case as a scenario",
 )
-def command(
-    *,
-    file: Path | None,
-    sets: tuple[str, ...],
-    world: str | None,
-    plan: Path | None,
-    as_json: bool,
-    out: Path | None,
-    timeline: bool,
-    cache: bool,
-    assumptions: tuple[str, ...],
-    astra_sim: bool,
-    write_scenario: Path | None,
-    **foreign: Any,
-) -> None:
+@function("simulate", doing="simulating", counts=False, folder="out", check=options.slices)
+def command(result: Result, *, astra_sim: bool) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
-    from allrail.cli import folders, output, traffic, training
-    from allrail.scenario import load_scenario
-    from allrail.simulation import api
+    from allrail.cli import traffic, training
 
-    given = astra.given(foreign)
-    case = None
-    if astra_sim:
-        _refuse_both(file)
-        case = astra.read(given, world, verb="allrail simulate --astra-sim")
-        scenario = load_scenario(case.scenario, sets=sets)
-    else:
-        _refuse_foreign(given, file=file, write_scenario=write_scenario)
-        worlds = () if world is None else (f"world={world}",)
-        scenario = load_scenario(file or "", sets=(*sets, *worlds))
-    slices = options.slices(out=out, timeline=timeline)
-    if scenario.workload is not None:
-        _refuse_plan(plan, "a workload plans every collective of the step itself")
-        step = training.run(
-            scenario,
-            assumptions=assumptions,
-            as_json=as_json,
-            out=out,
-            table=case is None,
-            slices=slices,
-        )
-        if case is not None:
-            _after(case, step.to_dict(), as_json=as_json, path=write_scenario, out=out)
-            if not as_json:
-                training.predicted([step])
-        return
-    _refuse_assumptions(assumptions)
-    if scenario.traffic is not None:
-        _refuse_plan(plan, "traffic has no plan")
-        traffic.run(scenario, as_json=as_json, out=out)
-        return
-    with output.Progress("simulating") as progress:
-        told = api.simulate(scenario, plan=plan, timeline=slices, cache=cache, progress=progress)
-    result = cast("CollectivesResult", told)
-    if out is not None:
-        folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
-    if case is not None:
-        _after(case, result.to_dict(), as_json=as_json, path=write_scenario, out=out)
-    if as_json:
-        output.print_json(result.to_dict(timeline=False))
-    elif case is not None:
-        _predicted(scenario, result)
-    else:
-        show(scenario, result)
-    if out is not None and not as_json:
-        folders.tell(out, left_out=[result.timeline_left_out])
-
-
-def _after(
-    case: AstraCase, result: dict[str, Any], *, as_json: bool, path: Path | None, out: Path | None
-) -> None:
-    """Print the columns of an ASTRA-sim case, and write them and its scenario."""
-    from allrail.cli import output
-    from allrail.formats.astra_sim import columns
-    from allrail.formats.astra_sim import write_scenario as write
-
-    if path is not None:
-        write(case, path=path)
-    row = columns(case, result=result)
-    if out is not None:
-        astra.write(out, [row])
-    if not as_json:
-        output.table(output.joined([*row, ""])[:-1], [list(row.values())])
+    if isinstance(result, TrainingResult):
+        training.show_step(result, whole=not astra_sim)
+    if result.astra_sim is not None:
+        astra.show_columns(result.astra_sim)
+    if isinstance(result, CollectivesResult):
+        if astra_sim:
+            _predicted(result.scenario, result)
+        else:
+            show(result.scenario, result)
+    elif isinstance(result, TrafficResult):
+        traffic.show(result.scenario, result)
+    elif astra_sim:
+        training.predicted([cast("TrainingResult", result)])
 
 
 def show(scenario: Scenario, result: CollectivesResult) -> None:
@@ -237,50 +173,6 @@ def _predicted(scenario: Scenario, result: CollectivesResult) -> None:
         errors=[(result.time_us, result.error_low_us, result.error_high_us)],
         network=[network_error(scenario)],
     )
-
-
-def _refuse_assumptions(assumptions: tuple[str, ...]) -> None:
-    if assumptions:
-        raise InputError(
-            "only a `workload` has what-ifs",
-            hint="leave it out, or simulate a `workload`",
-            source="--what-if",
-            value=assumptions[0],
-        )
-
-
-def _refuse_plan(plan: Path | None, why: str) -> None:
-    if plan is not None:
-        raise InputError(
-            why,
-            hint="leave it out, or simulate a `collective`",
-            source="--plan",
-            value=str(plan),
-        )
-
-
-def _refuse_both(file: Path | None) -> None:
-    if file is not None:
-        raise InputError(
-            "either a scenario or `--astra-sim`, not both",
-            hint="leave the file out",
-            source="allrail simulate",
-            value=str(file),
-        )
-
-
-def _refuse_foreign(
-    given: dict[str, Any], *, file: Path | None, write_scenario: Path | None
-) -> None:
-    if write_scenario is not None:
-        given = {**given, "write_scenario": write_scenario}
-    astra.refuse(given, verb="allrail simulate")
-    if file is None:
-        raise InputError(
-            "the scenario's file is missing",
-            hint="for example `allrail simulate FILE`; `-` is stdin",
-            source="allrail simulate",
-        )
 
 
 def _bandwidths(result: CollectivesResult) -> list[tuple[str, str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from allrail.base.units import show_count
 from allrail.cli import options
+from allrail.cli.function import function
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,34 +52,23 @@ _WORTH = (
 )
 @options.plugin
 @options.as_json
-def command(
-    *, study: Path, out: Path | None, workers: int | None, ray: str | None, as_json: bool
-) -> None:
+@function("sweep", doing="sweeping")
+def command(swept: Swept) -> None:
     """Simulate a scenario for every point of a STUDY: combinations of values, or drawn points.
 
     Results are kept as they come: the same command goes on with a sweep that was interrupted. A
     point that is wrong is a row with its error; the exit status is 1 then.
     """
-    from allrail.base.stdin import STDIN
     from allrail.cli import output
-    from allrail.search.sweeps import sweep
     from allrail.search.sweeps.known import known_line
 
-    folder = out or Path("study" if study == STDIN else study.stem)
-    with output.Progress("sweeping") as progress:
-        swept = sweep(study, folder, workers=workers, ray=ray, progress=progress)
-    if as_json:
-        rows = swept.table.to_dicts()
-        output.print_json({"known": swept.known, "failed": swept.failed, "rows": rows})
-    else:
-        show(swept)
-        if (line := known_line(swept.study)) is not None:
-            output.note(line)
-        pictures = sorted(folder.glob("*.png"))
-        lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
-        output.text("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
-    if swept.failed:
-        raise SystemExit(1)
+    show(swept)
+    if (line := known_line(swept.study)) is not None:
+        output.note(line)
+    folder = swept.folder
+    pictures = sorted(folder.glob("*.png"))
+    lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
+    output.text("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
 
 
 def show(swept: Swept) -> None:

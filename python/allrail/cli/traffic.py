@@ -2,86 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from allrail.base.units import show_count, show_number
 from allrail.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from allrail.measure.comparison import Comparison
     from allrail.results.traffic_result import Distribution, TrafficResult
     from allrail.scenario import Scenario
-    from allrail.scenario.overrides import Sets
-    from allrail.simulation.many import FailedRow
-    from allrail.simulation.variants import Row
 
 
-def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
-    """Simulate one scenario of traffic, and print or write what came out.
+def show_comparison(comparison: Comparison) -> None:
+    """Print variants of traffic side by side.
 
     Args:
-        scenario: What to simulate.
-        as_json: Whether to print the JSON object instead of the table.
-        out: A folder for tables and pictures.
+        comparison: Those.
     """
-    from allrail.cli import folders
-    from allrail.simulation.api import simulate
-
-    with output.Progress("simulating", counts=False) as progress:
-        result = cast("TrafficResult", simulate(scenario, progress=progress))
-    if out is not None:
-        from allrail.output.traffic import write_traffic
-
-        folders.tell_replaced(out)
-        write_traffic(out, results={result.pattern: result}, scenarios={result.pattern: scenario})
-    if as_json:
-        output.print_json(_printed(result))
-    else:
-        show(scenario, result)
-        if out is not None:
-            folders.tell(out)
-
-
-def compare(
-    file: Path,
-    *,
-    each: Mapping[str, Sequence[object]],
-    sets: Sets,
-    as_json: bool,
-    out: Path | None,
-) -> None:
-    """Simulate variants of a scenario of traffic side by side.
-
-    Args:
-        file: The scenario.
-        each: Values by path.
-        sets: Overrides for all.
-        as_json: Whether to print one JSON object instead of the table.
-        out: A folder for tables and pictures.
-    """
-    from allrail.cli import folders
-    from allrail.simulation.variants import compare as compare_variants
-
-    failed: list[FailedRow] = []
-    with output.Progress("comparing") as progress:
-        rows = compare_variants(file, each=each, sets=sets, progress=progress, failed=failed)
-    output.none_worked(rows, failed)
-    if out is not None:
-        from allrail.output.traffic import write_traffic
-
-        folders.tell_replaced(out)
-        write_traffic(
-            out,
-            results={row.label: row.result for row in rows},
-            scenarios={row.label: row.scenario for row in rows},
-        )
-    if as_json:
-        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
-        output.end_with(failed)
-        return
-    varied = list(each)
+    rows = comparison.compared
+    varied = list(rows[0].sets)
     header = [*varied, "time_us", "speedup", "share_%", "simulated"]
     output.rows(
         header,
@@ -95,12 +36,9 @@ def compare(
             ]
             for row in rows
         ],
-        failed,
+        comparison.failed,
     )
     _notes([row.result for row in rows], [row.scenario for row in rows])
-    if out is not None:
-        folders.tell(out)
-    output.end_with(failed)
 
 
 def show(scenario: Scenario, result: TrafficResult) -> None:
@@ -173,17 +111,3 @@ def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> N
         simulated_as=[one.simulated_as for one in results],
         network=map(network_error, scenarios),
     )
-
-
-def _printed(result: TrafficResult) -> dict[str, object]:
-    """The JSON object, without the list of NPUs: that is in the table of `--out`."""
-    return {key: value for key, value in result.raw.items() if key != "npu_bandwidths_gbps"}
-
-
-def _tree(row: Row) -> dict[str, object]:
-    return {
-        "label": row.label,
-        "sets": row.sets,
-        "speedup": row.speedup,
-        "result": _printed(row.result),
-    }

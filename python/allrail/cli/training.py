@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
@@ -11,12 +10,12 @@ from allrail.cli import output
 from allrail.results.accuracy import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from allrail.measure.comparison import Comparison
     from allrail.results.result import DimensionResult
     from allrail.results.training_result import TrainingResult
     from allrail.scenario import Scenario
-    from allrail.scenario.overrides import Sets
     from allrail.simulation.assumptions import WhatIf
     from allrail.simulation.many import FailedRow
     from allrail.simulation.variants import Row
@@ -29,105 +28,33 @@ MOST_PARTS = 8
 """Kinds of parts of the critical path; the same holds."""
 
 
-def run(
-    scenario: Scenario,
-    *,
-    assumptions: Sequence[str],
-    as_json: bool,
-    out: Path | None,
-    table: bool = True,
-    slices: bool | int = False,
-) -> TrainingResult:
-    """Simulate the steps of one scenario, and print or write what came out.
+def show_step(result: TrainingResult, *, whole: bool = True) -> None:
+    """Print the step of a scenario, and under assumptions that are not so.
 
     Args:
-        scenario: What to simulate.
-        assumptions: What-ifs to print below it.
-        as_json: Whether to print the JSON object instead of the table.
-        out: A folder for tables and pictures.
-        table: Whether to print the table, where not the JSON object.
-        slices: Whether the timeline is written, or up to how many slices.
-
-    Returns:
-        What came out.
+        result: What came out.
+        whole: Whether all is printed, not the assumptions alone.
     """
-    from allrail.cli import folders
-    from allrail.simulation.api import simulate
-    from allrail.simulation.assumptions import what_if
-
-    with output.Progress("simulating") as progress:
-        result = cast("TrainingResult", simulate(scenario, timeline=slices, progress=progress))
-    rows: list[WhatIf] = []
-    if assumptions:
-        with output.Progress("what if") as progress:
-            rows = what_if(scenario, assumptions, result=result, progress=progress)
-    if out is not None:
-        from allrail.output.training import write_training
-
-        name = _name(scenario, result)
-        folders.tell_replaced(out)
-        write_training(out, results={name: result}, scenarios={name: scenario}, what_ifs=rows)
-    if as_json:
-        tree = result.to_dict(timeline=False)
-        if rows:
-            tree["what_ifs"] = [row.to_dict() for row in rows]
-        output.print_json(tree)
-        return result
-    if table:
-        show(scenario, result)
-    if rows:
+    if whole:
+        show(result.scenario, result)
+    if result.what_ifs:
         output.gap()
-        _show_what_ifs(result, rows)
-    if table:
+        _show_what_ifs(result, result.what_ifs)
+    if whole:
         for text in result.notes:
             output.note(text)
-        _tell_measured(scenario)
+        _tell_measured(result.scenario)
         predicted([result])
-    if out is not None:
-        folders.tell(out, left_out=[result.timeline_left_out])
-    return result
 
 
-def compare(
-    files: Sequence[Path],
-    *,
-    each: Mapping[str, Sequence[object]],
-    sets: Sets,
-    as_json: bool,
-    out: Path | None,
-) -> None:
-    """Simulate variants of training steps side by side.
+def show_comparison(comparison: Comparison) -> None:
+    """Print variants of training steps side by side.
 
     Args:
-        files: The scenarios.
-        each: Values by path.
-        sets: Overrides for all.
-        as_json: Whether to print one JSON object instead of the table.
-        out: A folder for tables and pictures.
+        comparison: Those.
     """
-    from allrail.cli import folders
-    from allrail.simulation.variants import compare as compare_variants
-
-    failed: list[FailedRow] = []
-    with output.Progress("comparing") as progress:
-        rows = compare_variants(
-            list(files), each=each or None, sets=sets, progress=progress, failed=failed
-        )
-    output.none_worked(rows, failed)
-    if out is not None:
-        from allrail.output.training import write_training
-
-        folders.tell_replaced(out)
-        write_training(
-            out,
-            results={row.label: row.result for row in rows},
-            scenarios={row.label: row.scenario for row in rows},
-        )
-    if as_json:
-        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
-        output.end_with(failed)
-        return
-    _show_rows(rows, failed)
+    rows = comparison.compared
+    _show_rows(rows, comparison.failed)
     for text in dict.fromkeys(text for row in rows for text in row.scenario._notes):
         output.note(text)
     tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
@@ -135,9 +62,6 @@ def compare(
     fast = [row.label for row in rows if row.result.beyond_peak]
     _note_rows("computes faster than its device can", fast)
     predicted([row.result for row in rows])
-    if out is not None:
-        folders.tell(out)
-    output.end_with(failed)
 
 
 def _tell_measured(scenario: Scenario) -> None:
@@ -496,18 +420,3 @@ def _part(us: float, step: float) -> str:
 
 def _gigabytes(count: float) -> str:
     return f"{count / 1e9:.3f} GB"
-
-
-def _name(scenario: Scenario, result: TrainingResult) -> str:
-    work = scenario.workload
-    name = work.title if work is not None else "workload"
-    return f"{name} {result.policy} {result.tensor_policy}"
-
-
-def _tree(row: Row) -> dict[str, object]:
-    return {
-        "label": row.label,
-        "sets": row.sets,
-        "speedup": row.speedup,
-        "result": row.result.to_dict(timeline=False),
-    }

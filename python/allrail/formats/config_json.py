@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from allrail.base.errors import InputError
@@ -13,19 +14,23 @@ _ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}
 """What a model does not say, and a step needs."""
 
 
-def import_model(files: list[Path], folder: Path, name: str) -> Imported:
+NotesOf = Callable[[Path], Sequence[str]]
+"""What a simulation of a scenario's file says that was assumed."""
+
+
+def import_model(files: list[Path], folder: Path, name: str, notes_of: NotesOf) -> Imported:
     """Write a model's scenario, and tell what its file leaves open.
 
     Args:
         files: The `config.json`.
         folder: Where the scenario goes.
         name: What it is called.
+        notes_of: What a simulation of a scenario's file says that was assumed.
 
     Raises:
         InputError: There are several, or the model is not read.
     """
     from allrail.scenario.models import load_model, parameters_of
-    from allrail.simulation.api import simulate
 
     if len(files) > 1:
         raise InputError(
@@ -37,7 +42,7 @@ def import_model(files: list[Path], folder: Path, name: str) -> Imported:
         path = named_in(staged, files[0], name=name)
         write_scenario(made, npus=8, model="", workload={"model": path, **_ASSUMED})
         try:
-            notes = simulate(str(made)).to_dict()["notes"]
+            notes = notes_of(made)
         except InputError as error:
             # The scenario is ours, and gone.
             error.source, error.line = str(files[0]), None

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from allrail.base.stdin import is_spooled
+from allrail.results.answer import Answer
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Answer):
     """What an import did.
 
     Attributes:

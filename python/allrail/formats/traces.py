@@ -21,7 +21,7 @@ from allrail.base.errors import InputError
 from allrail.base.files import check_name, staged_folder
 from allrail.base.manifest import note_source, note_trace, reading
 from allrail.formats.chakra_export import parts_of
-from allrail.formats.config_json import import_model
+from allrail.formats.config_json import NotesOf, import_model
 from allrail.formats.flight_recorder import read_dumps
 from allrail.formats.flight_trace import left_out, write_traces
 from allrail.formats.imported import Imported, write_scenario
@@ -50,6 +50,7 @@ def import_trace(
     npus: int | None = None,
     at: int | None = None,
     grow: tuple[str, ...] = (),
+    notes_of: NotesOf = lambda _: (),
 ) -> Imported:
     """Read a trace and write it as a Chakra trace with a scenario that runs it.
 
@@ -63,13 +64,14 @@ def import_trace(
             trace, repeat it over so many NPUs.
         at: With `npus`, the size of the block of ranks that is repeated.
         grow: With `npus`, the process groups that grow.
+        notes_of: Of a model, what a simulation of its scenario says that was assumed.
 
     Raises:
         InputError: Anything in it is wrong, or an option does not belong to its format.
     """
     options = {"step": step, "groups": groups, "npus": npus, "at": at, "grow": grow}
     with reading():
-        return _import(files, folder, name, options)[0]
+        return _import(files, folder, name, options, notes_of)[0]
 
 
 def import_timed(
@@ -92,7 +94,7 @@ def import_timed(
     """
     options = {"step": step, "groups": None, "npus": npus, "at": None, "grow": ()}
     with reading():
-        done, timed = _import(files, folder, "trace", options)
+        done, timed = _import(files, folder, "trace", options, lambda _: ())
     if timed is None:
         raise InputError(
             "it holds no times of communication",
@@ -103,7 +105,11 @@ def import_timed(
 
 
 def _import(
-    files: list[Path], folder: Path, name: str | None, options: dict[str, Any]
+    files: list[Path],
+    folder: Path,
+    name: str | None,
+    options: dict[str, Any],
+    notes_of: NotesOf,
 ) -> tuple[Imported, dict[str, Any] | None]:
     """What was imported, and what the trace measured, if it did."""
     if name is None and len(files) == 1 and files[0].is_dir():
@@ -119,7 +125,7 @@ def _import(
     if source == LAYERS:
         return import_layers(files, folder, name), None
     if source == MODEL:
-        return import_model(files, folder, name), None
+        return import_model(files, folder, name, notes_of), None
     if source != FLIGHT:
         return _in_core_as(source, files, folder, name, options)
     dumps = read_dumps(files)

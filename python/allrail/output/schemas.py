@@ -5,18 +5,43 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from allrail.base.arguments import checked
+from allrail.base.errors import InputError, did_you_mean
+from allrail.results.answer import Told
+
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(of: str) -> dict[str, Any]:
-    """Return one JSON schema.
+SCHEMAS = ("scenario", "fabric", "plan", "job")
+
+
+@checked
+def schema(what: str = "scenario") -> Told:
+    """Return the JSON schema of a file that allrail reads.
 
     Args:
-        of: `scenario`, `fabric`, `plan` or `job`.
+        what: `scenario`, `fabric`, `plan` or `job`.
+
+    Returns:
+        The schema, a mapping.
 
     Raises:
-        KeyError: There is no such schema.
+        InputError: There is no such schema.
+
+    Example:
+        `allrail.schema("scenario")["properties"].keys()`
     """
+    if what not in SCHEMAS:
+        raise InputError(
+            "there is no such schema",
+            field="what",
+            value=what,
+            hint=did_you_mean(what, SCHEMAS),
+        )
+    return Told(_schema(what))
+
+
+def _schema(of: str) -> dict[str, Any]:
     if of == "plan":
         from allrail import _core
 

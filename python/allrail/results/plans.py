@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from allrail import _core
 from allrail.base.errors import InputError, show
 from allrail.base.files import write_cached, write_text
+from allrail.results.answer import Answer
 from allrail.scenario.fields import table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Answer):
     """A scenario's plans, one per collective.
 
     Attributes:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from allrail.results.answer import Answer, renderers
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
 
 
 class _Record:
@@ -44,16 +48,20 @@ class _Parts(_Record, Mapping[str, Any]):
         return len(self.PARTS)
 
 
-class Result(_Record):
+class Result(_Record, Answer):
     """A simulation's result: `CollectivesResult`, `TrainingResult` or `TrafficResult`, by its kind.
 
     Attributes:
         kind: The key of the scenario that it is of: `collective`, `workload` or `traffic`.
+        scenario: What was simulated, a `Scenario`; None of a result that was read from a file.
+        astra_sim: ASTRA-sim's columns, of a case of its files; None otherwise.
         raw: The JSON object that it was made from.
     """
 
     __slots__ = ()
     kind: ClassVar[str]
+    scenario: Any
+    astra_sim: Mapping[str, str] | None
     raw: Mapping[str, Any]
     if TYPE_CHECKING:
 
@@ -72,7 +80,7 @@ class Result(_Record):
         # What its kind alone has. A type checker knows it after `isinstance`.
         def __getattr__(self, name: str) -> Any: ...
 
-    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
+    def to_dict(self, *, timeline: bool = False) -> dict[str, Any]:
         """Return it as the JSON object of `--json`.
 
         Args:
@@ -80,16 +88,44 @@ class Result(_Record):
         """
         tree = dict(self.raw)
         if not timeline:
-            tree.pop("timeline", None)
+            for name in _LONG:
+                tree.pop(name, None)
         return tree
 
-    def to_json(self, *, timeline: bool = True) -> str:
+    def to_json(self, *, timeline: bool = False) -> str:
         """Return it as the JSON text of `--json`.
 
         Args:
             timeline: Whether its slices go with it, where it has them.
         """
+        import json
+
         return json.dumps(self.to_dict(timeline=timeline), indent=1, ensure_ascii=False)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the folder of `--out`: result, tables, pictures, trace and report.
+
+        Args:
+            path: The folder; it is made, and an earlier run's files are replaced.
+
+        Raises:
+            InputError: The folder cannot be written, or a file of another program is in the way.
+        """
+        renderers().write(self, Path(path))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw it: what its time is made of, or how much of each dimension is used.
+
+        Args:
+            ax: Axes of matplotlib to draw on; of a figure as wide as a column of a paper if None.
+
+        Returns:
+            The axes; `axes.figure.savefig("figure.pdf")` writes them.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        return renderers().plot(self, ax)  # type: ignore[no-any-return]
 
     def to_polars(self, table: str | None = None) -> pl.DataFrame:
         """Return it as a table of polars.
@@ -262,6 +298,8 @@ class CollectivesResult(Result):
         below_physical_bound: Whether the time is below what the links can carry.
         timeline: Every stage, if asked for.
         timeline_left_out: How many stages there are, if they were asked for and are too many.
+        scenario: What was simulated.
+        astra_sim: ASTRA-sim's columns, of a case of its files.
         raw: The JSON object that it was made from.
     """
 
@@ -294,6 +332,8 @@ class CollectivesResult(Result):
     timeline: tuple[Stage, ...] | None = None
     timeline_left_out: int | None = None
     raw: Mapping[str, Any]
+    scenario: Any = field(default=None, compare=False, repr=False)
+    astra_sim: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def work(self) -> float:
@@ -337,6 +377,10 @@ class CollectivesResult(Result):
         return cls(**values, raw=tree)
 
 
+_LONG = ("timeline", "npu_bandwidths_gbps")
+"""What tables have, and `--json` has not."""
+_NO_KEYS = ("raw", "scenario", "astra_sim", "what_ifs")
+"""Fields that are no keys of the core's JSON."""
 _NAMES: dict[type[_Record], tuple[str, ...]] = {}
 
 
@@ -344,8 +388,8 @@ def _names(record: type[_Record]) -> tuple[str, ...]:
     names = _NAMES.get(record)
     if names is None:
         names = _NAMES[record] = tuple(
-            field.name
-            for field in fields(record)  # type: ignore[arg-type]
-            if field.name != "raw"
+            one.name
+            for one in fields(record)  # type: ignore[arg-type]
+            if one.name not in _NO_KEYS
         )
     return names

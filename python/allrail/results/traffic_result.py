@@ -6,7 +6,7 @@ One plane of the fabric is simulated; sizes and bandwidths are over all planes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from allrail.results.result import Result, _names, _Record
@@ -66,6 +66,8 @@ class TrafficResult(Result):
         notes: What was left out, sampled or scaled.
         calibrated: Whether the fabric's numbers were measured.
         host: Measured on this machine; the only part that differs between runs.
+        scenario: What was simulated.
+        astra_sim: ASTRA-sim's columns, of a case of its files.
         raw: The JSON object that it was made from.
     """
 
@@ -105,6 +107,8 @@ class TrafficResult(Result):
     calibrated: bool
     host: Mapping[str, float]
     raw: Mapping[str, Any]
+    scenario: Any = field(default=None, compare=False, repr=False)
+    astra_sim: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def work(self) -> float:

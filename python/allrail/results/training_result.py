@@ -7,7 +7,7 @@ of the step are means over all ranks; each actor has its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from allrail.results.accuracy import Known
@@ -397,6 +397,9 @@ class TrainingResult(Result):
         timeline: What every actor does when, if asked for.
         timeline_left_out: How many slices that has, if it was asked for and is too long.
         host: Measured on this machine; the only part that differs between runs.
+        scenario: What was simulated.
+        astra_sim: ASTRA-sim's columns, of a case of its files.
+        what_ifs: The step under assumptions that are not so, if asked for.
         raw: The JSON object that it was made from.
     """
 
@@ -442,6 +445,9 @@ class TrainingResult(Result):
     timeline_left_out: int | None = None
     host: Mapping[str, Any]
     raw: Mapping[str, Any]
+    scenario: Any = field(default=None, compare=False, repr=False)
+    astra_sim: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    what_ifs: tuple[Any, ...] = field(default=(), compare=False)
 
     @property
     def work(self) -> float:

@@ -16,12 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
 
+from allrail.base.arguments import Kind, PathLike, check, checked
 from allrail.base.errors import InputError
 from allrail.runtime.environment import ADDRESS, OURS, TOKEN
-from allrail.runtime.several import Hosts
+from allrail.runtime.several import Hosts, hosts_of
 from allrail.runtime.store import Server
 
 # Seconds that ranks have to end by themselves once they are asked to; of a look at who has ended.
@@ -32,7 +34,59 @@ _ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def launch(command: Sequence[str], *, ranks: int, hosts: Hosts | None = None) -> int:
+@checked
+def launch(
+    command: Sequence[str],
+    *,
+    ranks: int,
+    nodes: int = 1,
+    node_rank: int | None = None,
+    rendezvous: str | None = None,
+    token_file: PathLike | None = None,
+) -> int:
+    """Run a command as several ranks, on this host or on several, and return when all have ended.
+
+    What ranks print is printed line by line, each line behind the rank's number; when one fails,
+    the others are told to end.
+
+    Args:
+        command: The program and its arguments.
+        ranks: Number of ranks on this host.
+        nodes: Number of hosts, with the same number of ranks each.
+        node_rank: Index of this host, from 0.
+        rendezvous: `HOST:PORT` of node 0, the same on every host.
+        token_file: File with the job's shared token; else `ALLRAIL_STORE_TOKEN` has it.
+
+    Returns:
+        0, or the exit status of the rank that failed first.
+
+    Raises:
+        InputError: The command cannot be started, or arguments do not fit each other.
+
+    Example:
+        `allrail.launch(["python", "train.py"], ranks=4)`
+    """
+    check("command", command, kind=_COMMAND)
+    for name, count in (("ranks", ranks), ("nodes", nodes)):
+        if count < 1:
+            raise InputError("it is below 1", field=name, value=str(count))
+    token = None if token_file is None else Path(token_file)
+    hosts = hosts_of(nodes, node_rank, rendezvous, token)
+    return run_ranks(command, ranks=ranks, hosts=hosts)
+
+
+_COMMAND = Kind(
+    lambda value: (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and all(isinstance(one, str) for one in value)
+    ),
+    "a list of texts",
+    '["python", "train.py"]',
+)
+
+
+def run_ranks(command: Sequence[str], *, ranks: int, hosts: Hosts | None = None) -> int:
     """Run a command as so many ranks, and return when all have ended.
 
     What they print is printed line by line, each line behind the rank's number. When one fails, or

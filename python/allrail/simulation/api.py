@@ -1,4 +1,4 @@
-"""The verbs: `simulate`, `simulate_many`, `plan`, `advise`.
+"""The verbs: `simulate`, `simulate_many`, `plan`.
 
     result = allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"})
     result.time_us, result.utilisation
@@ -9,39 +9,54 @@ comes from the network model that the scenario names (`result.world`).
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from allrail import _core
-from allrail.base.arguments import checked
-from allrail.results.plans import Plan, is_cached, plan_for
+from allrail.base.arguments import Names, PathLike, checked
+from allrail.base.errors import AllrailWarning, InputError, show
+from allrail.base.progress import Progress
+from allrail.formats.astra_sim import AstraCase, columns
+from allrail.formats.astra_sim import write_scenario as write_case
+from allrail.formats.astra_sim.asked import read_asked, refuse
+from allrail.results.answer import MAX_SLICES
+from allrail.results.plans import Plan, plan_for
 from allrail.results.result import Result
-from allrail.scenario import (
-    Fabric,
-    GraphFabric,
-    Scenario,
-    ScenarioLike,
-    load_any_fabric,
-    load_scenario,
-)
-from allrail.scenario.dimensions import dimensions_of
+from allrail.results.training_result import TrainingResult
+from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
 from allrail.scenario.overrides import Sets
-from allrail.simulation.kinds import kind_of, needs, result_of
-from allrail.simulation.many import Progress, most, of_fabric, run_many
+from allrail.simulation.assumptions import what_if as assumed
+from allrail.simulation.kinds import kind_of, needs
+from allrail.simulation.many import run_many
+from allrail.simulation.one import simulate_one
 
 
 @checked
 def simulate(
-    scenario: ScenarioLike,
+    scenario: ScenarioLike | None = None,
     *,
     sets: Sets = (),
+    world: str | None = None,
     plan: Plan | str | os.PathLike[str] | None = None,
     timeline: bool | int = False,
     cache: bool = True,
+    what_if: Names = (),
+    astra_sim: bool = False,
+    network: PathLike | None = None,
+    system: PathLike | None = None,
+    workload: PathLike | None = None,
+    comm_group: PathLike | None = None,
+    remote_memory: PathLike | None = None,
+    comm_scale: float | None = None,
+    compute_scale: float | None = None,
+    num_passes: int | None = None,
+    write_scenario: PathLike | None = None,
+    out: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Simulate a scenario: collectives, training steps or traffic.
@@ -49,48 +64,135 @@ def simulate(
     Args:
         scenario: A file, a mapping or a `Scenario`.
         sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
+        world: Network model, such as `links`; the scenario's own if None.
         plan: Of collectives: run this plan, or the one in this file, instead of planning; in its
             own order unless the scenario names one.
         timeline: Whether the result holds what happened when, of collectives every stage's times;
             a number: if there are so many slices at most. Traffic has none.
         cache: Whether plans that are expensive to make are kept on disk.
-        progress: Told how far it is, in long runs.
+        what_if: Of a workload, assumptions under which the step is simulated, too:
+            `infinite_bandwidth`, `ideal_schedule`, `dim1_x2`, `no_straggler` or `all`.
+        astra_sim: Whether a case of ASTRA-sim's files is simulated instead of a scenario.
+        network: ASTRA-sim's network (.json, .yml).
+        system: ASTRA-sim's system (.txt, .json).
+        workload: ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.
+        comm_group: Process groups of ASTRA-sim's trace.
+        remote_memory: ASTRA-sim's remote memory, which is not modelled.
+        comm_scale: Multiplies ASTRA-sim's sizes.
+        compute_scale: Multiplies ASTRA-sim's compute times.
+        num_passes: How often ASTRA-sim's workload is repeated.
+        write_scenario: File that takes the case as a scenario.
+        out: Folder for result, tables, pictures, trace and report.
+        progress: Called with what is done and the total, in long runs.
 
     Returns:
         A `CollectivesResult`, `TrainingResult` or `TrafficResult`; times are µs.
 
     Raises:
         InputError: Something in the scenario or the plan is wrong.
+
+    Warns:
+        AllrailWarning: ASTRA-sim's files ask for what is not modelled.
+
+    Example:
+        `allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"}).time_us`
     """
-    loaded = load_scenario(scenario, sets=sets)
-    given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
-    if given is not None:
-        needs("collective", loaded)
-        if "order" not in loaded.schedule.model_fields_set:
-            loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
-    kept = None
-    planning_ms = 0.0
-    plans = kind_of(loaded) == "collective"
-    try:
-        if plans and given is None and cache and is_cached(loaded):
-            started = time.perf_counter()
-            kept = plan_for(loaded, progress=progress)
-            planning_ms = (time.perf_counter() - started) * 1e3
-        elif given is not None:
-            _check(given, loaded)
-        chosen = given or kept
-        text = chosen.text if chosen is not None else None
-        tree = json.loads(
-            _core.simulate(loaded.to_json(), text, bool(timeline), progress, most(timeline))
+    files = {"network": network, "system": system, "workload": workload}
+    files |= {"comm_group": comm_group, "remote_memory": remote_memory}
+    given: dict[str, Any] = {name: Path(one) for name, one in files.items() if one is not None}
+    scales = {"comm_scale": comm_scale, "compute_scale": compute_scale, "num_passes": num_passes}
+    given |= {name: one for name, one in scales.items() if one is not None}
+    case = None
+    if astra_sim:
+        case = _case(given, scenario, world)
+        loaded = load_scenario(case.scenario, sets=sets)
+    else:
+        if write_scenario is not None:
+            given["write_scenario"] = write_scenario
+        refuse(given, verb="allrail simulate")
+        loaded = _loaded(scenario, sets, world)
+    if plan is not None and kind_of(loaded) != "collective":
+        raise _needless_plan(loaded, plan)
+    names = (what_if,) if isinstance(what_if, str) else tuple(what_if)
+    if names and kind_of(loaded) != "workload":
+        raise InputError(
+            "only a `workload` has what-ifs",
+            hint="leave it out, or simulate a `workload`",
+            source="--what-if",
+            value=names[0],
         )
-    except _core.InputError as error:
-        raise from_core(error, places=loaded._places) from None
-    if kept is not None:
-        tree["host"]["planning_ms"] = planning_ms
-        tree["host"]["wall_ms"] += planning_ms
-    if plans:
-        tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return result_of(loaded, of_fabric(tree, loaded, progress))
+    result = simulate_one(
+        loaded,
+        plan=Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan,
+        timeline=timeline or (MAX_SLICES if out is not None else False),
+        cache=cache,
+        progress=progress,
+    )
+    if names:
+        result = _assumed(cast("TrainingResult", result), names, progress)
+    if case is not None:
+        result = _of_case(cast("TrainingResult", result), case, write_scenario)
+    if out is not None:
+        result.write(out)
+    return result
+
+
+def _loaded(scenario: ScenarioLike | None, sets: Sets, world: str | None) -> Scenario:
+    if scenario is None:
+        raise InputError(
+            "the scenario's file is missing",
+            hint="for example `allrail simulate FILE`; `-` is stdin",
+            source="allrail simulate",
+        )
+    if world is None:
+        return load_scenario(scenario, sets=sets)
+    if isinstance(sets, Mapping):
+        return load_scenario(scenario, sets={**sets, "world": world})
+    return load_scenario(scenario, sets=[*sets, f"world={world}"])
+
+
+def _case(given: dict[str, Any], scenario: ScenarioLike | None, world: str | None) -> AstraCase:
+    if scenario is not None:
+        raise InputError(
+            "either a scenario or `--astra-sim`, not both",
+            hint="leave the file out",
+            source="allrail simulate",
+            value=show(scenario) if isinstance(scenario, str) else str(scenario)[:80],
+        )
+    case = read_asked(given, world, verb="allrail simulate --astra-sim")
+    if case.warning:
+        warnings.warn(case.warning, AllrailWarning, stacklevel=4)
+    return case
+
+
+def _of_case(
+    result: TrainingResult, case: AstraCase, write_scenario: PathLike | None
+) -> TrainingResult:
+    """A result with ASTRA-sim's columns; the case as a scenario, where that is asked for."""
+    if write_scenario is not None:
+        write_case(case, path=Path(write_scenario))
+    return replace(result, astra_sim=columns(case, result=result.to_dict()))
+
+
+def _assumed(
+    result: TrainingResult, names: Iterable[str], progress: Progress | None
+) -> TrainingResult:
+    rows = tuple(assumed(result.scenario, names, result=result, progress=progress))
+    raw = {**result.raw, "what_ifs": [row.to_dict() for row in rows]}
+    return replace(result, what_ifs=rows, raw=raw)
+
+
+def _needless_plan(scenario: Scenario, plan: Any) -> InputError:
+    if kind_of(scenario) == "workload":
+        why = "a workload plans every collective of the step itself"
+    else:
+        why = "traffic has no plan"
+    return InputError(
+        why,
+        hint="leave it out, or simulate a `collective`",
+        source="--plan",
+        value=plan.source if isinstance(plan, Plan) else str(plan),
+    )
 
 
 @checked
@@ -144,36 +246,3 @@ def plan(
         return plan_for(loaded, cache=cache, progress=progress)
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-
-
-@checked
-def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, Any]:
-    """Say which dimensions of a fabric have too much or too little bandwidth (Themis, §6.3).
-
-    Args:
-        fabric: A preset's name, a file, a `Fabric` or a `GraphFabric` that has dimensions.
-
-    Returns:
-        `pairs`, `baseline`, `reachable` and `best_split`; bandwidths are Gb/s per NPU.
-
-    Raises:
-        InputError: It is not a fabric, or not one of dimensions.
-    """
-    named = (
-        fabric if isinstance(fabric, (Fabric, GraphFabric)) else load_any_fabric(os.fspath(fabric))
-    )
-    loaded = dimensions_of(named)
-    try:
-        advice: dict[str, Any] = json.loads(_core.advise(loaded.model_dump_json()))
-    except _core.InputError as error:
-        from allrail.scenario.places import Place, Places
-
-        raise from_core(error, places=Places({(): Place(loaded.name)})) from None
-    return advice
-
-
-def _check(plan: Plan, scenario: Scenario) -> None:
-    try:
-        _core.check_plan(plan.text, scenario.to_json())
-    except _core.InputError as error:
-        raise plan.explain(error) from None

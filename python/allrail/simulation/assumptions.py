@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from allrail.base.arguments import check, checked
 from allrail.base.errors import InputError, did_you_mean
+from allrail.base.progress import Progress
 from allrail.results.result import Result
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.model import GRAPH_WORLDS
 from allrail.scenario.overrides import Sets
-from allrail.simulation.api import simulate, simulate_many
 from allrail.simulation.kinds import needs
-from allrail.simulation.many import Progress
+from allrail.simulation.many import run_many
+from allrail.simulation.one import simulate_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ def what_if(
                 value=name,
             )
         chosen |= dict.fromkeys(known if name == "all" else [name])
-    base = result or simulate(loaded)
+    base = result or simulate_one(loaded)
     variants = [load_scenario(loaded, sets={"what_if": name}) for name in chosen]
-    results = simulate_many(variants, progress=progress)
+    results = cast("list[Result]", run_many(variants, threads=None, progress=progress))
     return [
         WhatIf(name, one, base.step_time_us / one.step_time_us)
         for name, one in zip(chosen, results, strict=True)

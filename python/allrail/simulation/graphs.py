@@ -13,19 +13,23 @@ import os
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from allrail import _core
+from allrail.base.arguments import KINDS, PathLike, check, checked
 from allrail.base.errors import InputError, did_you_mean, show
+from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
+from allrail.results.table import ToldTable
 from allrail.scenario import Fabric, GraphFabric, load_any_fabric
-from allrail.simulation.many import Progress
 
 PRICES = Path(__file__).parents[1] / "presets" / "prices"
 _FOR_PEOPLE = ("schema_version", "name", "about", "sources")
 
 GraphLike = str | os.PathLike[str] | GraphFabric
 """A preset's name, a file, or a `GraphFabric`."""
+GraphsLike = GraphLike | Sequence[GraphLike]
+"""One of them, or several."""
 
 
 def measure(
@@ -86,13 +90,19 @@ def facts(fabric: GraphLike) -> dict[str, Any]:
     return tree
 
 
-def cost(
-    fabrics: Sequence[GraphLike], *, prices: str | os.PathLike[str] | None = None
-) -> dict[str, Any]:
+class Priced(ToldTable):
+    """Prices of fabrics: `prices` (US dollars a part) and `fabrics`, a row each."""
+
+    ROWS = "fabrics"
+    PLOTTED = ("name", "cost_usd")
+
+
+@checked
+def cost(fabrics: GraphsLike, *, prices: PathLike | None = None) -> Priced:
     """Price several fabrics: the columns of HammingMesh's Table II.
 
     Args:
-        fabrics: Presets' names, files, or `GraphFabric`s.
+        fabrics: Presets' names, files, or `GraphFabric`s, in a list; or one of them.
         prices: A file of prices or a preset of them; the paper's if None.
 
     Returns:
@@ -101,14 +111,20 @@ def cost(
 
     Raises:
         InputError: One is no graph fabric, or a price is none.
+
+    Example:
+        `allrail.cost(["fat-tree-1k", "hx2mesh-1k"]).to_polars()`
     """
+    several: Sequence[GraphLike]
+    several = fabrics if isinstance(fabrics, (list, tuple)) else [cast("GraphLike", fabrics)]
     rows: list[dict[str, Any]] = []
-    for fabric in fabrics:
+    for fabric in several:
+        check("fabrics", fabric, kind=KINDS["fabric"])
         graph = graph_fabric(fabric)
         rows.append({"name": graph.name, **count(graph, prices=prices)})
     for row in rows:
         row["savings"] = rows[0]["cost_usd"] / row["cost_usd"] if row["cost_usd"] else None
-    return {"prices": read_prices(prices), "fabrics": rows}
+    return Priced(prices=read_prices(prices), fabrics=rows)
 
 
 def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:

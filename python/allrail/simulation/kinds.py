@@ -6,6 +6,7 @@ A kind is named by the key that holds the job: `collective`, `workload` or `traf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from allrail.base.errors import InputError
@@ -55,7 +56,7 @@ def result_of(scenario: Scenario, tree: Mapping[str, Any]) -> Result:
         scenario: What was simulated.
         tree: Its JSON object.
     """
-    return RESULTS[kind_of(scenario)].from_dict(tree)
+    return replace(RESULTS[kind_of(scenario)].from_dict(tree), scenario=scenario)
 
 
 def needs(kind: Kind, scenario: Scenario) -> Scenario:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from allrail import _core
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.results.accuracy import known_of
 from allrail.results.result import Result
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
@@ -31,11 +32,6 @@ class FailedRow:
     label: str
     sets: dict[str, object]
     error: InputError
-
-
-Progress = Callable[[float, int], None]
-"""Called now and then with how much is done and how much there is. Where pieces are counted, one
-that is under way counts by how far it is, so that what is done may be a fraction."""
 
 
 def most(timeline: bool | int) -> int | None:  # noqa: FBT001

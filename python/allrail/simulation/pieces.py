@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allrail.simulation.many import Progress
+from allrail.base.progress import Progress
 
 
 class Pieces:

@@ -1,4 +1,4 @@
-"""Scenarios side by side: `compare`."""
+"""Scenarios side by side."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from allrail.base.arguments import KINDS, check
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.results.compared import speedup
 from allrail.results.result import Result
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.overrides import Sets
-from allrail.simulation.api import simulate
 from allrail.simulation.kinds import Kind, default_axes, kind_of
-from allrail.simulation.many import FailedRow, Progress, run_many
+from allrail.simulation.many import FailedRow, run_many
+from allrail.simulation.one import simulate_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Row:
     speedup: float
 
 
-def compare(
+def simulate_variants(
     scenario: ScenarioLike | Sequence[ScenarioLike],
     *,
     each: Mapping[str, Sequence[object]] | None = None,
@@ -74,12 +74,6 @@ def compare(
     Raises:
         InputError: Something in one of them is wrong.
     """
-    check("scenario", scenario, kind=KINDS["bases"])
-    for name, value in (("each", each), ("progress", progress), ("failed", failed)):
-        if value is not None:
-            check(name, value)
-    check("sets", sets)
-    check("timeline", timeline)
     if isinstance(scenario, (str, os.PathLike, Mapping, Scenario)):
         bases = [load_scenario(scenario, sets=sets)]
         names: list[str] = []
@@ -150,7 +144,7 @@ def _simulated(
         if progress is not None:
             progress(done, len(scenarios))
         try:
-            results.append(simulate(one, timeline=timeline, cache=cache))
+            results.append(simulate_one(one, timeline=timeline, cache=cache))
         except InputError as error:
             if not keep_errors:
                 raise

@@ -16,9 +16,9 @@ from typing import Any
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.files import staged_folder
 from allrail.base.manifest import reading
+from allrail.base.progress import Progress
 from allrail.scenario import ScenarioLike
 from allrail.scenario.overrides import Sets
-from allrail.simulation.many import Progress
 from allrail.targets import ddp, fsdp, job_file, megatron, nccl, torchtitan
 from allrail.targets.decision import Decision, Inapplicable
 from allrail.targets.keys import decided, keep_to

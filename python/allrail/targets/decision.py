@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.models import transformer_of
@@ -15,7 +16,6 @@ from allrail.scenario.overrides import Sets
 from allrail.search.layouts.mapping import numberings
 from allrail.search.layouts.tools import TOOLS
 from allrail.simulation.kinds import needs
-from allrail.simulation.many import Progress
 
 AXES = ("tp", "cp", "pp", "ep", "op")
 """What cuts a replica, and shares its experts; `dp` is what remains of the NPUs."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allrail.base.progress import Progress
 from allrail.base.units import show_count
-from allrail.simulation.many import Progress
 from allrail_reproduce.published import COMPUTED, chosen, number
 from allrail_reproduce.rows import Reproduction, Row
 from allrail_reproduce.runs import summary

@@ -12,8 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.base.units import show_count
-from allrail.simulation.many import Progress
 from allrail_reproduce.published import Made, number
 from allrail_reproduce.rows import Reproduction, Row
 from allrail_reproduce.runs.predict import job_of, memory_of

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from allrail.base.progress import Progress
 from allrail.measure.calibrate.pairs import Pair, rounds
 from allrail.measure.calibrate.table import Row, Table
 from allrail.runtime.agreement import Agreement
-from allrail.simulation.many import Progress
 from allrail.torch.choice import group_of_all
 from allrail.torch.store import store_of_job
 

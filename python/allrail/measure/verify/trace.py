@@ -24,6 +24,7 @@ from typing import Any
 from allrail import _core
 from allrail.base import leftovers
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.formats.traces import import_timed
 from allrail.measure.calibrate.predict import OPERATIONS
 from allrail.measure.calibrate.predict import run as simulated
@@ -34,7 +35,6 @@ from allrail.measure.verify.refit import Change
 from allrail.measure.verify.verdict import Compared, Verdict
 from allrail.results.result import Result
 from allrail.simulation.api import simulate
-from allrail.simulation.many import Progress
 
 _MOST = 8
 """Steps that are compared: the last of a trace."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from allrail.base.progress import Progress
 from allrail.scenario import Fabric
 from allrail.search.layouts.trial import Bounded, Ranked, Trials
-from allrail.simulation.many import Progress
 
 INSIDE = 223 / 300
 """Of the rate of the innermost dimension."""

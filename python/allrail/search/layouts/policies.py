@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from allrail import _core
+from allrail.base.progress import Progress
 from allrail.scenario.algorithms import AUTO
 from allrail.search.layouts.trial import Bounded, Ranked, Trials
-from allrail.simulation.many import Progress
 
 _GAIN = 1e-3
 _PARTITIONS = ("4 MiB", "16 MiB", "64 MiB")

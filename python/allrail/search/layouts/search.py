@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allrail.base.errors import InputError, did_you_mean
+from allrail.base.progress import Progress
 from allrail.search.layouts.budget import Budget, Stopped
 from allrail.search.layouts.choice import by_time, folded, may_be_recommended, recommended
 from allrail.search.layouts.layout import Cut, Job, Layout
 from allrail.search.layouts.space import tools_of
 from allrail.search.layouts.tools import ANY, TOOLS
 from allrail.search.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
-from allrail.simulation.many import Progress
 
 _TOGETHER = 4
 """How many are simulated before the next look at the bounds; alike on every machine."""

@@ -15,12 +15,13 @@ from typing import Any
 
 from allrail import _core
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
 from allrail.scenario import Fabric, GraphFabric, Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.search.layouts.layout import Cut, Job
 from allrail.search.layouts.space import tools_of
 from allrail.simulation.kinds import needs
-from allrail.simulation.many import Progress, of_core
+from allrail.simulation.many import of_core
 from allrail.simulation.steady import of_all, simulated_counts
 
 RECOMPUTED = ("none", "selective", "alternate", "full")

@@ -6,8 +6,9 @@ cheapest of a list.
 
 from __future__ import annotations
 
-from allrail.search.require.bandwidth import Curve, Least, Required, require
-from allrail.search.require.fabrics import Candidate, cheapest
+from allrail.search.require.bandwidth import Curve, Least, Required, least_bandwidth
+from allrail.search.require.candidate import Candidate
+from allrail.search.require.fabrics import cheapest
 from allrail.search.require.target import Target, read_target
 
 __all__ = [
@@ -17,6 +18,6 @@ __all__ = [
     "Required",
     "Target",
     "cheapest",
+    "least_bandwidth",
     "read_target",
-    "require",
 ]

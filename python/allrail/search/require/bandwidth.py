@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 from allrail import _core
+from allrail.base.arguments import PathLike
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
+from allrail.results.answer import renderers
+from allrail.results.table import Table
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.fields import parse_quantity
+from allrail.search.require.candidate import Candidate
 from allrail.search.require.target import Target, read_target
 from allrail.simulation.kinds import needs
-from allrail.simulation.many import Progress, of_core
+from allrail.simulation.many import of_core
 
 _POWERS = range(-6, 7)
 _CLOSE = 1.01
@@ -75,8 +81,8 @@ class Least:
 
 
 @dataclass(frozen=True, slots=True)
-class Required:
-    """What a target takes.
+class Required(Table):
+    """What a target takes: a row of each dimension alone, and of all together.
 
     Attributes:
         target: What is to be reached.
@@ -85,7 +91,13 @@ class Required:
         least: Of each dimension alone, and of all together.
         curves: The same names, over bandwidth.
         calibrated: Whether the fabric's numbers were measured.
+        fabrics: Those that were tried, the cheapest that reaches it first.
+        notes: What is to be said of the layout that was taken.
+        scenario: What was scaled.
     """
+
+    kind: ClassVar[str] = "required"
+    PLOTTED: ClassVar[tuple[str, str]] = ("scaled", "factor")
 
     target: Target
     step_s: float
@@ -93,6 +105,50 @@ class Required:
     least: tuple[Least, ...]
     curves: tuple[Curve, ...]
     calibrated: bool
+    fabrics: tuple[Candidate, ...] = ()
+    notes: tuple[str, ...] = ()
+    scenario: Scenario | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a scaling: what there is and what is needed, Gb/s per NPU, and the step, s."""
+        return [
+            {
+                "scaled": one.name,
+                "now_gbps": list(one.now_gbps),
+                "factor": one.factor,
+                "needed_gbps": list(one.gbps),
+                "step_s": one.step_s,
+            }
+            for one in self.least
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        tree = {
+            "target": asdict(self.target),
+            "step_s": self.step_s,
+            "ideal_s": self.ideal_s,
+            "least": tuple(asdict(one) for one in self.least),
+            "curves": tuple(asdict(one) for one in self.curves),
+            "calibrated": self.calibrated,
+            "fabrics": [asdict(one) for one in self.fabrics],
+        }
+        return tree | ({"notes": list(self.notes)} if self.notes else {})
+
+    def write(self, path: PathLike) -> None:
+        """Write the rows as `.csv`, `.parquet` or `.json`; or a folder with the curves.
+
+        Args:
+            path: The file, or a folder for `curves.csv`, `.parquet` and `.svg`.
+
+        Raises:
+            InputError: It cannot be written.
+        """
+        if Path(path).suffix in (".csv", ".parquet", ".json"):
+            Table.write(self, path)
+        else:
+            renderers().write(self, Path(path))
 
 
 def _bounded(rate: float) -> int:
@@ -133,7 +189,7 @@ class _Steps:
         return [one["step_time_us"] / 1e6 for one in self.run([self.text(f) for f in some])]
 
 
-def require(
+def least_bandwidth(
     scenario: ScenarioLike,
     throughput: str,
     *,
@@ -174,7 +230,9 @@ def require(
         least.append(_least(steps, which, curve, target, rates))
     now_s, ideal_s = now["step_time_us"] / 1e6, ideal["step_time_us"] / 1e6
     calibrated = loaded.fabric.calibrated
-    return Required(target, now_s, ideal_s, tuple(least), tuple(curves), calibrated)
+    return Required(
+        target, now_s, ideal_s, tuple(least), tuple(curves), calibrated, scenario=loaded
+    )
 
 
 def _on_dimensions(scenario: Scenario) -> Scenario:

@@ -7,35 +7,14 @@ are written by their dimensions have none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from allrail.base.errors import InputError
 from allrail.scenario import GraphFabric, ScenarioLike, load_any_fabric, load_scenario
+from allrail.search.require.candidate import Candidate
 from allrail.search.require.target import Target
-from allrail.simulation.api import simulate
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fabric of the list.
-
-    Attributes:
-        fabric: A preset or a file.
-        step_s: Of the same job on it; None where it cannot run.
-        reaches: Whether that is the target or better.
-        cost_usd: What it costs; None if no price is known.
-        binding: The dimension that works most of the time.
-        why_not: Why it cannot run.
-    """
-
-    fabric: str
-    step_s: float | None = None
-    reaches: bool = False
-    cost_usd: float | None = None
-    binding: str = ""
-    why_not: str = ""
+from allrail.simulation.one import simulate_one
 
 
 def cheapest(
@@ -71,7 +50,7 @@ def _candidate(base: Any, target: Target, fabric: str, prices: Path | None) -> C
     if isinstance(loaded, GraphFabric):
         usd = float(cost([loaded], prices=prices)["fabrics"][0]["cost_usd"])
     try:
-        result = simulate(load_scenario(base, sets={"fabric": fabric}))
+        result = simulate_one(load_scenario(base, sets={"fabric": fabric}))
     except InputError as error:
         return Candidate(fabric, cost_usd=usd, why_not=error.why)
     step_s = result.step_time_us / 1e6

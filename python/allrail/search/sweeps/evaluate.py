@@ -12,8 +12,8 @@ from allrail.base.errors import InputError
 from allrail.scenario import GraphFabric, Scenario, load_scenario
 
 if TYPE_CHECKING:
+    from allrail.base.progress import Progress
     from allrail.results.training_result import TrainingResult
-    from allrail.simulation.many import Progress
 
 _COST = {"cost_usd": "Float64"}
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allrail.base.arguments import checked
+from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
 from allrail.base.files import check_target, staged_folder
+from allrail.base.progress import Progress
+from allrail.base.stdin import STDIN
+from allrail.results.table import Table
 from allrail.scenario import Scenario
 from allrail.search.sweeps.journal import Journal
 from allrail.search.sweeps.study import Study, check_show, load_study
 from allrail.search.sweeps.table import ERROR, fields, frame, numbers
 from allrail.search.sweeps.tasks import Tasks, UnderWay, carry_out
-from allrail.simulation.many import Progress
 from allrail.simulation.plugins import only_here
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ FILES = (*(f"{NAME}.{ending}" for ending in ("csv", "parquet", "svg", "png")), R
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """What came of a sweep.
+class Swept(Table):
+    """What came of a sweep: a row a point.
 
     Attributes:
         study: What was asked.
@@ -47,6 +49,24 @@ class Swept:
     folder: Path
 
     @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a point: what was changed, what came out, and an `error` where it is wrong."""
+        return self.table.to_dicts()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows as a table of polars."""
+        return self.table
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        return {"known": self.known, "failed": self.failed, "rows": self.rows}
+
+    @property
+    def exit_status(self) -> int:
+        """1 where a point is wrong, else 0."""
+        return 1 if self.failed else 0
+
+    @property
     def fields(self) -> list[str]:
         """What was changed."""
         return fields(self.study)
@@ -60,7 +80,7 @@ class Swept:
 @checked
 def sweep(
     study: str | os.PathLike[str] | Mapping[str, Any],
-    out: str | os.PathLike[str],
+    out: PathLike | None = None,
     *,
     workers: int | None = None,
     ray: str | None = None,
@@ -71,18 +91,24 @@ def sweep(
     Args:
         study: A file, or a mapping of the same shape.
         out: The folder for `sweep.jsonl` (results as they come), `sweep.parquet`, `sweep.csv` and
-            pictures, and `report.html`.
+            pictures, and `report.html`; the name of the study's file if None.
         workers: Processes on this machine; as many as there are cores if None.
         ray: The address of a Ray cluster that works instead.
         progress: Told how many points are done; one under way counts by how far it is.
 
+    Returns:
+        The points, a row each, in their order.
+
     Raises:
         InputError: The study is refused, the folder has the results of another, or the cluster is
             not there. A point that is wrong is a row with an `error`.
+
+    Example:
+        `allrail.sweep("study.yaml").to_polars().sort("time_us")`
     """
     read = load_study(study)
     shown = check_show(read, numbers(read))
-    folder = Path(out)
+    folder = Path(_named(study) if out is None else out)
     for name in FILES:
         check_target(folder / name, option="--out")
     total = len(read.points)
@@ -110,6 +136,13 @@ def sweep(
         swept = Swept(read, table, known, chosen, folder)
         _write(swept)
     return swept
+
+
+def _named(study: str | os.PathLike[str] | Mapping[str, Any]) -> str:
+    """The folder of a study that names none."""
+    if isinstance(study, Mapping) or Path(study) == STDIN:
+        return "study"
+    return Path(study).stem
 
 
 def _results(

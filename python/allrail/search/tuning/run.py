@@ -11,16 +11,19 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from allrail.base.arguments import KINDS, check, checked
+from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
+from allrail.base.progress import Progress
+from allrail.base.stdin import stem
+from allrail.results.answer import renderers
 from allrail.results.plans import core
+from allrail.results.table import Table
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.overrides import Sets
 from allrail.search.tuning.searcher import FAILED, Searcher, Trial, which
 from allrail.search.tuning.space import Knob, as_written, knobs, size
-from allrail.simulation.many import Progress
 
 TRIALS = 12
 _LARGEST_SEED = 100_000
@@ -31,20 +34,28 @@ Simulate = Callable[[Mapping[str, Any]], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
-    """What came of it.
+class Tuned(Table):
+    """What a search of knobs came to: a row a trial.
 
     Attributes:
+        kind: `tuning`.
         trials: In order; the first is the scenario as it is.
         knobs: What was turned.
         sampler: Which search it was.
         written: What the best has changed, as `--set` takes it whatever the scenario looks like.
+        scenario: As it was before.
+        name: Of the scenario.
     """
+
+    kind: ClassVar[str] = "tuning"
+    PLOTTED: ClassVar[tuple[str, str]] = ("trial", "step_time_us")
 
     trials: tuple[Trial, ...]
     knobs: tuple[Knob, ...]
     sampler: str
     written: Mapping[str, Any] = field(default_factory=dict)
+    scenario: Scenario | None = None
+    name: str = "scenario"
 
     @property
     def best(self) -> Trial:
@@ -56,6 +67,49 @@ class Tuned:
         """How much less time the best takes than the scenario as it is, 0 to 1."""
         return 1 - self.best.step_time_us / self.trials[0].step_time_us
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a trial: the value of each knob, and the step's time, µs; None if it fails."""
+        return [
+            {
+                "trial": number,
+                **{knob.path: trial.sets.get(knob.path) for knob in self.knobs},
+                "step_time_us": finite(trial.step_time_us),
+            }
+            for number, trial in enumerate(self.trials)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        trials = [
+            {"sets": one.sets, "step_time_us": finite(one.step_time_us)} for one in self.trials
+        ]
+        return {"best": dict(self.written), "gain": self.gain, "trials": trials}
+
+    def searched(self) -> dict[str, Any]:
+        """Return what a report says of the scenario beside its trials."""
+        if self.scenario is None:
+            return {}
+        tree = json.loads(self.scenario.to_json())
+        tree["fabric"] = {"name": self.scenario.fabric.name, **tree["fabric"]}
+        return {
+            "name": self.name,
+            "knobs": [knob.path for knob in self.knobs],
+            "sampler": self.sampler,
+            "world": self.scenario.world,
+            "calibrated": self.scenario.fabric.calibrated,
+            "scenario": tree,
+        }
+
+
+def finite(time_us: float) -> float | None:
+    """Return a time; None of what could not be simulated.
+
+    Args:
+        time_us: Of a trial.
+    """
+    return None if time_us == FAILED else time_us
+
 
 @checked
 def tune(
@@ -64,7 +118,8 @@ def tune(
     sets: Sets = (),
     trials: int = TRIALS,
     seed: int = 0,
-    study: str | os.PathLike[str] | None = None,
+    study: PathLike | None = None,
+    report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Tuned:
     """Search the knobs of a training step's schedule.
@@ -75,11 +130,18 @@ def tune(
         trials: How many simulations.
         seed: Of the search.
         study: A file that keeps the trials, so that a search goes on, or goes further.
+        report: Folder for result, table and report.
         progress: Told how many trials are done.
+
+    Returns:
+        The trials, a row each; `best` is the fastest, `gain` how much less time it takes, 0 to 1.
 
     Raises:
         InputError: Optuna is not installed, the scenario cannot be simulated or has no workload, or
             the file is another search's.
+
+    Example:
+        `allrail.tune("step.yaml", trials=20).best.sets`
     """
     from allrail.simulation.api import simulate
 
@@ -90,8 +152,6 @@ def tune(
         changed = load_scenario(loaded, sets=as_written(loaded, values))
         return simulate(changed).time_us
 
-    if study is not None:
-        check("study", study, kind=KINDS["path"])
     if trials < 1:
         raise InputError(
             "it is below 1", hint="for example `12`", field="trials", value=str(trials)
@@ -112,7 +172,13 @@ def tune(
         name=_digest(loaded, space, seed),
         progress=progress,
     )
-    return replace(tuned, written=as_written(loaded, tuned.best.sets))
+    written = as_written(loaded, tuned.best.sets)
+    named = isinstance(scenario, (str, os.PathLike))
+    name = stem(Path(os.fspath(scenario))) if named else "scenario"  # type: ignore[arg-type]
+    tuned = replace(tuned, written=written, scenario=loaded, name=name)
+    if report is not None:
+        renderers().write(tuned, Path(report))
+    return tuned
 
 
 def search(

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Protocol
 
+from allrail.base.progress import Progress
 from allrail.measure.calibrate.device.fit import Found
 from allrail.measure.calibrate.device.points import Means, Measured, Point, Start, grid
 from allrail.measure.calibrate.device.steady import ROUNDS, Series, drift, fill
-from allrail.simulation.many import Progress
 
 _SLOWER = 0.05
 """A machine that becomes so much slower is not the machine that was measured first."""

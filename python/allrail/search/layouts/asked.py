@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from allrail.cli.options import OfModel
-    from allrail.scenario import Fabric, GraphFabric
-    from allrail.search.layouts import Job
+from allrail.base.errors import InputError
+from allrail.scenario import Fabric, GraphFabric, ScenarioLike, load_any_fabric, load_scenario
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.models import load_model, transformer_of
+from allrail.scenario.overrides import Sets, parse_sets
+from allrail.scenario.places import show_path
+from allrail.search.layouts.fixed import parse_fixed
+from allrail.search.layouts.layout import HEADROOM, Job
+from allrail.search.layouts.mapping import block
+from allrail.search.layouts.tools import TOOLS
+
+
+@dataclass(frozen=True, slots=True)
+class OfModel:
+    """A job that is still to be laid out, as its options say it.
+
+    Attributes:
+        model: A preset, a `config.json` or a file.
+        fabric: A preset or a file.
+        npus: How many train.
+        global_batch: Samples of a step; None: one an NPU.
+        sequence: Tokens of a sample; None: the model's own.
+        device: What computes; None: what the fabric names, else an H100.
+        precision: Of parameters and activations; None: bf16, where the device has it.
+        recipe: In how many bits products with weights are computed; None: in the precision.
+        launch: How kernels get to the device; None: as the tool does it.
+    """
+
+    model: str | None
+    fabric: str | None
+    npus: int | None
+    global_batch: int | None
+    sequence: int | None
+    device: str | None
+    precision: str | None = None
+    recipe: str | None = None
+    launch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +74,20 @@ class Asked:
     sets: tuple[str, ...] = ()
 
 
+def texts_of(sets: Sets) -> tuple[str, ...]:
+    """Return overrides as texts, `a.b=value`.
+
+    Args:
+        sets: A mapping, or such texts.
+    """
+    if isinstance(sets, Mapping):
+        return tuple(f"{path}={json.dumps(value)}" for path, value in sets.items())
+    return tuple(sets)
+
+
 def job_of(
-    file: Path | None, asked: OfModel, *, example: str, more: Asked | None = None
-) -> Job | Path:
+    file: ScenarioLike | None, asked: OfModel, *, example: str, more: Asked | None = None
+) -> Job | ScenarioLike:
     """Return what is to be laid out, or FILE, where that is given instead.
 
     Args:
@@ -55,12 +100,6 @@ def job_of(
         InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
             are not said.
     """
-    from allrail.base.errors import InputError
-    from allrail.cli import options
-    from allrail.scenario.dimensions import dimensions_of
-    from allrail.scenario.models import load_model, transformer_of
-    from allrail.search.layouts import HEADROOM, TOOLS, Job, parse_fixed
-
     model, fabric, npus = asked.model, asked.fabric, asked.npus
     if model is None and fabric is None and npus is None:
         if file is None:
@@ -68,16 +107,13 @@ def job_of(
                 "there is nothing to look at",
                 hint="name a scenario's FILE, or --model, --fabric and --npus",
             )
-        options.refuse(
-            "global_batch",
-            "sequence",
-            "device",
-            "precision",
-            "recipe",
-            "launch",
-            why="FILE says it itself",
-            hint="leave it out, or name --model, --fabric and --npus in place of FILE",
-        )
+        for name in ("global_batch", "sequence", "device", "precision", "recipe", "launch"):
+            if getattr(asked, name) is not None:
+                raise InputError(
+                    "FILE says it itself",
+                    field=name,
+                    hint="leave it out, or name --model, --fabric and --npus in place of FILE",
+                )
         return file
     if model is None or fabric is None or npus is None or file is not None:
         raise InputError(
@@ -157,8 +193,6 @@ def _computes(asked: OfModel, fabric: Fabric | GraphFabric) -> tuple[str, str, t
 
 def _placed(fabric: Fabric, npus: int) -> list[str]:
     """Say which NPUs a job takes where it does not fill one dimension after the other."""
-    from allrail.search.layouts.mapping import block
-
     sizes = [one.size for one in fabric.dimensions]
     parts = block(sizes, npus)
     if parts is None:
@@ -173,8 +207,6 @@ def _placed(fabric: Fabric, npus: int) -> list[str]:
 
 def _longer(fabric: Fabric | GraphFabric, npus: int) -> str:
     """How to have so many NPUs of it: a longer outermost dimension, where that divides them."""
-    from allrail.scenario import Fabric
-
     if not isinstance(fabric, Fabric):
         return ""
     inner = fabric.npus // fabric.dimensions[-1].size
@@ -214,10 +246,6 @@ _OWN = {
 
 def _check_sets(sets: Sequence[str]) -> None:
     """Refuse overrides of what is searched or has an option of its own."""
-    from allrail.base.errors import InputError
-    from allrail.scenario.overrides import parse_sets
-    from allrail.scenario.places import show_path
-
     for path, _, _ in parse_sets(sets):
         text = show_path(path)
         if text in _OWN:
@@ -232,8 +260,6 @@ def _check_sets(sets: Sequence[str]) -> None:
 
 def _fabric_of(fabric: str, sets: Sequence[str]) -> Any:
     """The network, with what `--set` changes of it."""
-    from allrail.scenario import load_any_fabric, load_scenario
-
     own = [one for one in sets if one.lstrip().startswith("fabric.")]
     if not own:
         return load_any_fabric(fabric)

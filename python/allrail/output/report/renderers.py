@@ -1,0 +1,130 @@
+"""How answers become folders: by their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail.output.report import answer as folders
+
+if TYPE_CHECKING:
+    from allrail.results.result import Result
+
+ASTRA_SIM = "astra_sim.csv"
+"""The file of ASTRA-sim's columns in a folder of results."""
+
+
+def write(answer: Any, folder: Path) -> None:
+    """Write the folder of an answer: result, tables, pictures and report.
+
+    Args:
+        answer: Of a function of `allrail`.
+        folder: Where.
+
+    Raises:
+        InputError: The folder cannot be written, or a file of another program is in the way.
+    """
+    _WRITERS[answer.kind](answer, folder)
+
+
+def write_results(
+    kind: str, results: Mapping[str, Result], folder: Path, *, what_ifs: Any = ()
+) -> None:
+    """Write the folder of one or several results of a kind.
+
+    Args:
+        kind: Of all of them.
+        results: By label; the first is what others are compared with.
+        folder: Where.
+        what_ifs: Of a training step, assumptions about the first.
+    """
+    scenarios = {name: one.scenario for name, one in results.items()}
+    some: Any = results
+    if kind == "collective":
+        from allrail.output.write import write_results as write_collectives
+
+        write_collectives(folder, results=some, scenarios=scenarios)
+    elif kind == "workload":
+        from allrail.output.training import write_training
+
+        write_training(folder, results=some, scenarios=scenarios, what_ifs=what_ifs)
+    else:
+        from allrail.output.traffic import write_traffic
+
+        write_traffic(folder, results=some, scenarios=scenarios)
+
+
+def write_columns(folder: Path, rows: list[dict[str, str]]) -> None:
+    """Write rows of ASTRA-sim's columns beside the results of a folder.
+
+    Args:
+        folder: Where results were written.
+        rows: With the same columns.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    from allrail.base.files import write_bytes
+    from allrail.formats.astra_sim import columns_csv
+    from allrail.output.write import OUTPUT
+
+    write_bytes(folder / ASTRA_SIM, columns_csv(*rows).encode(), output=OUTPUT)
+
+
+def _result(result: Any, folder: Path) -> None:
+    what_ifs = getattr(result, "what_ifs", ())
+    write_results(result.kind, {_name(result): result}, folder, what_ifs=what_ifs)
+    if result.astra_sim is not None:
+        write_columns(folder, [dict(result.astra_sim)])
+
+
+def _name(result: Any) -> str:
+    """How a result is called that stands alone."""
+    if result.kind == "collective":
+        return str(result.policy)
+    if result.kind == "traffic":
+        return str(result.pattern)
+    work = result.scenario.workload
+    name = work.title if work is not None else "workload"
+    return f"{name} {result.policy} {result.tensor_policy}"
+
+
+def _comparison(answer: Any, folder: Path) -> None:
+    write_results(answer.job, {row.label: row.result for row in answer}, folder)
+
+
+def _tuning(answer: Any, folder: Path) -> None:
+    folders.write(folder, "tuning", {**answer.to_dict(), **answer.searched()})
+
+
+def _required(answer: Any, folder: Path) -> None:
+    from allrail.output.curves import write_curves
+
+    write_curves(folder, answer)
+
+
+def _layouts(answer: Any, folder: Path) -> None:
+    from allrail.results.accuracy import line_of
+    from allrail.scenario import load_any_fabric, load_scenario
+    from allrail.search.layouts.answer import tree_of
+    from allrail.search.layouts.written import job_tree
+
+    more = {
+        "job": job_tree(answer.job),
+        "calibrated": load_any_fabric(answer.job.fabric).calibrated,
+        "scenario": answer.scenario_for(None),
+        "known_error": line_of(load_scenario(answer.plain_scenario)),
+    }
+    folders.write(folder, "layouts", tree_of(answer) | more)
+
+
+_WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
+    "collective": _result,
+    "workload": _result,
+    "traffic": _result,
+    "comparison": _comparison,
+    "layouts": _layouts,
+    "required": _required,
+    "tuning": _tuning,
+}

@@ -1,0 +1,186 @@
+"""Jobs on the boards of a fabric: `allrail.place`, which draws mixes of jobs or runs a queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from allrail.base.arguments import Kind, PathLike, check, checked, is_usable_path
+from allrail.base.errors import InputError
+from allrail.base.progress import Progress
+from allrail.results.answer import Told
+from allrail.scenario.mixes import MixLike
+from allrail.simulation import placement
+from allrail.simulation.graphs import GraphLike
+from allrail.simulation.placed import Whereabouts, placed_jobs
+
+_LONG = ("mixes", "map", "timeline", "ran")
+"""What is in `result.json` and the tables only."""
+JOBS, LOAD, DURATION = 1000, 0.9, "3600 s"
+"""Of a queue, where nothing is said."""
+
+
+_MIX = Kind(
+    lambda value: (
+        is_usable_path(value)
+        or (
+            isinstance(value, (list, tuple))
+            and all(isinstance(one, (list, tuple)) and len(one) == 2 for one in value)
+        )
+    ),
+    "a preset's name, a path, or a list of pairs",
+    '"alibaba-2020"',
+)
+
+
+class Placed(Told):
+    """How much of a fabric mixes of jobs use, or a queue of jobs over time.
+
+    The mapping has all: `mixes` one by one, `map` with the boards of the first, and of a queue its
+    `timeline`, which `to_dict` leaves out.
+    """
+
+    __slots__ = ("fabric",)
+    fabric: GraphLike
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether jobs arrive, wait and leave."""
+        return "waiting_s" in self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        tree = {key: value for key, value in self.items() if key not in _LONG}
+        if not self.is_queue:
+            tree["placed"] = [job.to_dict() for job in placed_jobs(self)]
+        return tree
+
+
+@checked
+def place(
+    fabric: GraphLike,
+    *,
+    mix: MixLike = "alibaba-2020",
+    unit: str | None = None,
+    count: int | None = None,
+    sort: bool = False,
+    transpose: bool = False,
+    aspect: int | None = None,
+    locality: bool = False,
+    leaf_boards: int | None = None,
+    failed: int = 0,
+    memory: str | None = None,
+    run: str | None = None,
+    seed: int = 0,
+    trace: PathLike | None = None,
+    jobs: int | None = None,
+    load: float | None = None,
+    duration: str | None = None,
+    backfill: bool = False,
+    out: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Placed:
+    """Place jobs on the boards of a fabric, and say how much of it they use.
+
+    Mixes of jobs are drawn that ask for as many boards as the fabric has. With `trace` or `jobs`,
+    jobs arrive, wait first in, first out, run and leave instead.
+
+    Args:
+        fabric: A HammingMesh, a torus or a fat tree: a preset's name, a file, or a `GraphFabric`.
+        mix: Sizes of jobs: a preset's name, a file, or pairs; a size may be a shape, `2x4`.
+        unit: What a size counts, `boards` or `npus`; what the mix says, else boards, if None.
+        count: Number of mixes; 1000, or 1 with `run`, if None.
+        sort: Whether the largest job is placed first.
+        transpose: Whether shapes with rows and columns exchanged are tried, too.
+        aspect: Try longer shapes, too, up to this many times as long as wide.
+        locality: Whether boards under the same leaf switches are preferred.
+        leaf_boards: Boards under one leaf switch; the fabric's own if None.
+        failed: Number of failed boards, drawn for each mix.
+        memory: Of a board, such as `320 GiB`; with it, jobs move to make room for others.
+        run: What all jobs of the first mix run at once, `all_reduce` or `all_to_all`; on a
+            HammingMesh.
+        seed: Random seed of mixes, failures and jobs that are drawn.
+        trace: A CSV file of `arrive,duration,size` lines: run this queue instead.
+        jobs: Run a queue of this number of jobs from the mix instead.
+        load: Of jobs that are drawn, as a part of all boards; 0.9 if None.
+        duration: Mean duration of jobs that are drawn; `3600 s` if None.
+        backfill: Whether later jobs of a queue may fill gaps.
+        out: Folder for result, tables, pictures and a report; of mixes also a scenario each job.
+        progress: Called with what is done and the total.
+
+    Returns:
+        `utilisation` (0 to 1), `left_out`, `upper_level` and others, each with `mean`, `median`,
+        `p1`, `p99`, `min`, `max` over the mixes; with `run` also `shares`. Of a queue `waiting_s`,
+        `makespan_s` and `utilisation`.
+
+    Raises:
+        InputError: Something given is refused, or means nothing beside the rest.
+
+    Example:
+        `allrail.place("hx2mesh-1k", count=100, sort=True)["utilisation"]["mean"]`
+    """
+    check("mix", mix, kind=_MIX)
+    waits = trace is not None or jobs is not None
+    if waits:
+        needless: dict[str, object] = {"sort": sort, "failed": failed, "memory": memory}
+        needless |= {"leaf_boards": leaf_boards, "run": run, "count": count is not None}
+        hint = "leave out `--trace` and `--jobs`"
+        _refuse(needless, "it means nothing for a queue", hint)
+    else:
+        needless = {"backfill": backfill, "load": load is not None}
+        needless |= {"duration": duration is not None}
+        hint = "add `--trace` or `--jobs`"
+        _refuse(needless, "it means nothing without a queue", hint)
+    if trace is not None:
+        drawn = {"jobs": jobs, "load": load, "duration": duration}
+        given: dict[str, object] = {name: one is not None for name, one in drawn.items()}
+        hint = "leave it out, or `--trace`"
+        _refuse(given, "it means nothing for jobs from a file", hint)
+    shapes: dict[str, Any] = {"transpose": transpose, "aspect": aspect, "locality": locality}
+    if waits:
+        told = placement.queue(
+            fabric,
+            trace=trace,
+            mix=mix,
+            jobs=JOBS if jobs is None else jobs,
+            load=LOAD if load is None else load,
+            duration=DURATION if duration is None else duration,
+            unit=unit,
+            backfill=backfill,
+            seed=seed,
+            progress=progress,
+            **shapes,
+        )
+    else:
+        told = placement.place(
+            fabric,
+            mix=mix,
+            count=count,
+            unit=unit,
+            sort=sort,
+            failed=failed,
+            leaf_boards=leaf_boards,
+            memory=memory,
+            run=run,
+            seed=seed,
+            progress=progress,
+            **shapes,
+        )
+    placed = Placed(told)
+    placed.fabric = fabric
+    if out is not None:
+        _write(placed, Path(out))
+    return placed
+
+
+def _write(placed: Placed, folder: Path) -> None:
+    from allrail.output.report.placement import write
+
+    where = None if placed.is_queue else Whereabouts(placed.fabric, placed)
+    write(folder, cast("dict[str, Any]", placed), where=where)
+
+
+def _refuse(given: dict[str, object], why: str, hint: str) -> None:
+    for name, value in given.items():
+        if value:
+            raise InputError(why, hint=hint, field=name)
