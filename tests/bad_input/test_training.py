@@ -52,9 +52,9 @@ CASES = [
     ),
     (
         "batch_per_replica: 32",
-        "batch_per_replica: 32\n  batch_per_npu: 32",
+        "batch_per_npu: 32",
         "workload.batch_per_npu",
-        "both are given",
+        "it was renamed: write `batch_per_replica`",
     ),
     ("batch_per_replica: 32", "batch_per_replica: 3.5", "workload.batch_per_replica", "whole"),
     (

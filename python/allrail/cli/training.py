@@ -55,8 +55,6 @@ def show_comparison(comparison: Comparison) -> None:
     """
     rows = comparison.compared
     _show_rows(rows, comparison.failed)
-    for text in dict.fromkeys(text for row in rows for text in row.scenario._notes):
-        output.note(text)
     tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
     _note_rows("does not fit the memory of an NPU", tight)
     fast = [row.label for row in rows if row.result.beyond_peak]

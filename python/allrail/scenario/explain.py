@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from allrail.base.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, show
+from allrail.scenario.former import hint_for_key, models_in
 from allrail.scenario.places import Path, Place, Places, parse_path, show_path
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ _MISSING = {
     "deviation": "for example `deviation: 0.05`",
     "dimensions": "for example `dimensions: [{kind: switch, size: 8, bandwidth: 50 GiB/s, "
     "latency: 1 us}]`",
-    "kind": "a dimension's is `ring`, `fully_connected` or `switch`; a collective's such as "
-    "`all_reduce`",
-    "size": "a dimension's is a number of NPUs, a collective's such as `1 GiB`",
+    "kind": "for example `kind: all_reduce`",
+    "size": "for example `size: 1 GiB`",
+    "dimensions.kind": "a dimension is a `ring`, `fully_connected` or a `switch`",
+    "dimensions.size": "a number of NPUs, such as `size: 8`",
     "bandwidth": "for example `bandwidth: 400 Gb/s`",
     "latency": "for example `latency: 700 ns`",
 }
@@ -115,10 +117,12 @@ def _words(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         return detail["ctx"]["why"], detail["ctx"]["hint"]
     last = detail["loc"][-1] if detail["loc"] else ""
     if kind == "extra_forbidden":
-        known = list(_model_at(model, tuple(detail["loc"])[:-1]).model_fields)
-        return "there is no such key", did_you_mean(str(last), known, others="the keys here are")
+        here = _model_at(model, tuple(detail["loc"])[:-1])
+        hint = hint_for_key(str(last), detail["input"], model=here, top=model)
+        return "there is no such key", hint
     if kind == "missing":
-        return "it is missing", _MISSING.get(str(last), f"add `{last}: ...`")
+        inside = f"dimensions.{last}" if "dimensions" in detail["loc"] else str(last)
+        return "it is missing", _MISSING.get(inside, _MISSING.get(str(last), f"add `{last}: ...`"))
     hint = _MISSING.get(str(last), "`allrail schema scenario` prints what is taken where")
     return _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:]), hint
 
@@ -128,11 +132,5 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
     for step in path:
         field = model.model_fields.get(str(step)) if isinstance(step, str) else None
         if field is not None:
-            model = _model_in(field.annotation) or model
+            model = next(models_in(field.annotation), model)
     return model
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)

@@ -101,15 +101,15 @@ def more_of(of: Table | None) -> str:
     return _MORE.get(of, "") if of else ""
 
 
-def today(of: Table, value: Any) -> Any:
-    """Return the name that a policy has today, if `value` is the one that it had before.
+def renamed(of: Table, value: Any) -> str:
+    """Return the hint for a name that was renamed; empty if it was not.
 
     Args:
-        of: The table that it is in.
+        of: The table that the name of today is in.
         value: What the user wrote.
     """
     now = (row["name"] for row in table(of) if value is not None and row.get("formerly") == value)
-    return next(now, value)
+    return next((f"it was renamed: write `{name}`" for name in now), "")
 
 
 @lru_cache(maxsize=4096)
@@ -284,9 +284,9 @@ class OneOf(_Field):
     def check(self, value: Any) -> str:
         """Return the name."""
         known = self.known()
-        if self.table:
-            value = today(self.table, value)
         if not isinstance(value, str) or value not in known:
+            if self.table and (hint := renamed(self.table, value)):
+                refuse(f"it is not {self.what}", hint=hint)
             hint = did_you_mean(show(value), known)
             refuse(f"it is not {self.what}", hint=f"{hint}; {self.more}" if self.more else hint)
         return value

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from allrail.base.arguments import checked
-from allrail.base.errors import InputError, show
+from allrail.base.errors import InputError
 from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.forms import refuse_other
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.job import NAMES, two
 from allrail.scenario.model import Scenario
 from allrail.scenario.models import model_names, resolve
 from allrail.scenario.node import plain
@@ -23,7 +24,6 @@ from allrail.scenario.places import Places
 from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
 from allrail.scenario.programs import files_in, with_programs
 from allrail.scenario.text import read_file
-from allrail.scenario.workload import FORMER
 
 ScenarioLike = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """A path, a mapping of the same shape as a file, or a `Scenario`."""
@@ -65,17 +65,8 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     if not isinstance(scenario, (Scenario, Mapping)):
         refuse_other(tree, places, wanted="scenario", source=str(scenario))
     tree = plain(dict(tree))
-    notes: dict[str, None] = dict.fromkeys(
-        scenario._notes if isinstance(scenario, Scenario) else ()
-    )
-    if isinstance(tree.get("workload"), Mapping):
-        tree["workload"] = _of_today(tree["workload"], places, notes)
     here: dict[str, FilePath] = {}
-    for written, value, place in parse_sets(sets):
-        steps = written
-        if len(written) == 2 and written[0] == "workload" and written[1] in FORMER:
-            steps = ("workload", FORMER[str(written[1])])
-            notes[_told(str(written[1]))] = None
+    for steps, value, place in parse_sets(sets):
         named = isinstance(tree.get("fabric"), (str, Fabric, GraphFabric))
         if named and steps[0] == "fabric" and len(steps) > 1:
             _open_fabric(tree, places, folder)
@@ -88,6 +79,8 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
             # A file in an override starts at the current folder.
             here |= {name: FilePath(name) for name in files_in(value) if FilePath(name).exists()}
         tree = apply(tree, steps, chosen, place=place, places=places)
+    if len(jobs := [name for name in NAMES if tree.get(name) is not None]) > 1:
+        raise at_place(two(jobs), places)
     if isinstance(tree.get("fabric"), str):
         resolve_fabric(tree, places, folder)
     elif isinstance(tree.get("fabric"), Mapping) and "topology" in tree["fabric"]:
@@ -111,34 +104,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     except ValidationError as error:
         raise from_pydantic(error, model=Scenario, places=places) from None
     loaded._places = places
-    loaded._notes = tuple(notes)
     return loaded
-
-
-def _of_today(
-    workload: Mapping[str, Any], places: Places, notes: dict[str, None]
-) -> dict[str, Any]:
-    """Give keys of a workload that were called otherwise the name of today."""
-    found = dict(workload)
-    for before, now in FORMER.items():
-        if before not in found:
-            continue
-        if now in found:
-            both = InputError(
-                f"it is what `{now}` is called now, and both are given",
-                hint="leave it out",
-                field=f"workload.{before}",
-                value=show(found[before]),
-            )
-            raise at_place(both, places)
-        found[now] = found.pop(before)
-        places.renamed["workload", now] = ("workload", before)
-        notes[_told(before)] = None
-    return found
-
-
-def _told(before: str) -> str:
-    return f"`workload.{before}` is called `{FORMER[before]}` now: samples of a replica"
 
 
 def _absolute(named: object, presets: tuple[str, ...]) -> object:

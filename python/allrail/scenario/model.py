@@ -29,6 +29,7 @@ from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.job import NAMES, check_one
 from allrail.scenario.keys import Collective, Messages, Schedule
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places
@@ -121,7 +122,6 @@ class Scenario(Node):
         default=0, description="Of everything random; it is in every result."
     )
     _places: Places = PrivateAttr(default_factory=Places)
-    _notes: tuple[str, ...] = PrivateAttr(default=())
 
     def __init__(self, **tree: Any) -> None:
         try:
@@ -248,30 +248,8 @@ def _check_form(scenario: Scenario) -> None:
     fabric, world, given = scenario.fabric, scenario.world, scenario.model_fields_set
     graph = fabric.topology if isinstance(fabric, GraphFabric) else None
     traffic = scenario.traffic is not None
-    forms = [
-        name
-        for name, there in (
-            ("collective", "collective" in given),
-            ("traffic", traffic),
-            ("workload", scenario.workload is not None),
-        )
-        if there
-    ]
-    if len(forms) > 1:
-        one, other = forms[:2]
-        raise InputError(
-            f"a scenario has either `{one}` or `{other}`",
-            hint="leave one of them out",
-            field=other,
-        )
-    if not forms:
-        raise InputError(
-            "it is missing",
-            hint="for example `collective: {kind: all_reduce, size: 1 GiB}`"
-            if graph is None
-            else "for example `traffic: {pattern: all_to_all, size: 1 MiB}`",
-            field="collective" if graph is None else "traffic",
-        )
+    jobs = [name for name in NAMES if name in given and getattr(scenario, name) is not None]
+    check_one(jobs, graph=graph is not None)
     if traffic and graph is None:
         raise InputError(
             "traffic needs a fabric of switches and cables, and this one is of `dimensions`",

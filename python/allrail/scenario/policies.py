@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from allrail.base.errors import did_you_mean, show
-from allrail.scenario.fields import Table, _Field, more_of, names, refuse, table, today
+from allrail.scenario.fields import Table, _Field, more_of, names, refuse, renamed, table
 from allrail.scenario.places import Places
 
 _QUANTITIES = ("Bandwidth", "Bytes", "Time")
@@ -33,10 +33,12 @@ class Policy(_Field):
         hint = f"for example `{self.key.rpartition('.')[2]}: {known[-1]}`"
         if not isinstance(tree, dict):
             refuse("it is neither a policy's name nor a mapping", hint=hint)
-        policy = today(self.of, tree.get("policy"))
+        policy = tree.get("policy")
         if policy is None:
             refuse("it has no `policy`", hint="the policies are " + ", ".join(known))
         if not isinstance(policy, str) or policy not in known:
+            if hint := renamed(self.of, policy):
+                refuse("there is no such policy", hint=hint)
             hint = did_you_mean(show(policy), known, others="the policies are")
             more = more_of(self.of)
             refuse("there is no such policy", hint=f"{hint}; {more}" if more else hint)

@@ -10,9 +10,6 @@ from typing import Any
 from allrail.scenario import keys
 from allrail.scenario.choices import FORMS
 
-FORMER = {"batch_per_npu": "batch_per_replica"}
-"""Keys that had another name; it is read, and a note says so."""
-
 
 class Workload(keys.Workload):
     """What is trained, on how many samples, cut how."""
@@ -27,9 +24,6 @@ class Workload(keys.Workload):
         """With the model's defaults where nothing is said."""
         given = self.model_dump(exclude_unset=True)
         defaults = dict(self.model.get("defaults", {}))
-        for before, now in FORMER.items():
-            if before in defaults:
-                defaults[now] = defaults.pop(before)
         counted = "microbatches" in given.get("parallelism", {}) and "micro_batch" in given
         if counted or "global_batch" in given:  # it says what a replica's is
             defaults.pop("batch_per_replica", None)

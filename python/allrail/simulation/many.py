@@ -70,8 +70,6 @@ def _beside(scenario: Scenario) -> list[Scenario]:
 
 def _told(tree: dict[str, Any], scenario: Scenario, beside: Sequence[str]) -> dict[str, Any]:
     told = {**tree, "calibrated": scenario.fabric.calibrated}
-    if "notes" in tree:
-        told["notes"] = [*scenario._notes, *tree["notes"]]
     others = [json.loads(text) for text in beside]
     if others and not any("error" in one for one in others):
         time = "step_time_us" if "step_time_us" in tree else "time_us"

@@ -12,22 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from allrail import _core
-from allrail.base.errors import InputError, did_you_mean, show
+from allrail.base.errors import InputError, show
 from allrail.base.units import plain_number
 from allrail.scenario import GraphFabric, Scenario
 from allrail.scenario.fields import Count, OneOf, QuantityKind, parse_quantity
+from allrail.scenario.former import hint_for_key, models_in
 from allrail.scenario.keys import Parallelism
 from allrail.scenario.models import load_model, model_names
 from allrail.scenario.node import Node
 from allrail.scenario.places import Place, parse_path
 from allrail.scenario.presets import preset_names, read_fabric
 from allrail.scenario.programs import with_programs
-from allrail.scenario.workload import FORMER
 from allrail.simulation.variants import show_value
 
 _KINDS: dict[QuantityKind, tuple[str, float]] = {
@@ -389,18 +389,10 @@ def _field(text: str, *, base: Scenario, place: Place) -> str:
         known = {name: field for model in models for name, field in model.model_fields.items()}
         if not known or (depth >= 1 and GraphFabric in models):
             return text  # what stands here is the core's to know
-        if step in FORMER:
-            return text
         if step not in known:
-            raise refused(did_you_mean(step, known, others="the fields here are"))
-        models = list(_models(known[step].annotation))
+            raise refused(hint_for_key(step, None, model=models[0], top=Scenario))
+        models = list(models_in(known[step].annotation))
     return text
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 def written(value: Any) -> str:
