@@ -26,6 +26,6 @@ def register() -> None:
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """Make a process group; called by torch."""
-    from allrail.torch.backend import create
+    from allrail.base import late
 
-    return create(store, rank, size, timeout)
+    return late.call("process group of torch", store, rank, size, timeout)

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 import allrail.torch as art  # noqa: E402
 import testbed.local  # noqa: E402, F401 - imports what every worker would
 from allrail.runtime.agreement import Agreement  # noqa: E402
-from allrail.torch import replan  # noqa: E402
+from allrail.torch import replan, speeds  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
@@ -200,7 +200,7 @@ def test_a_dimension_that_becomes_slow_is_planned_around_by_all(monkeypatch):
     assert made[change] == 0
     assert made[-1] > change
     assert planned[0] == pytest.approx(0.2)
-    assert planned[1] < replan.SLOW * 0.2
+    assert planned[1] < speeds.SLOW * 0.2
     assert "dimension 1 gives" in said
     for other in results:
         assert other[1] == made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
-from allrail.torch.replan import LOOKS, SLOW, Speeds, measured, slowest_groups
+from allrail.torch.speeds import LOOKS, SLOW, Speeds, measured, slowest_groups
 
 MB, MILLISECOND, SECOND = 10**6, 10**6, 10**9
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
-import allrail
 from allrail import _core
 from allrail.base.arguments import Kind, check
 from allrail.base.errors import InputError, TrainingError, did_you_mean, show
@@ -114,7 +113,7 @@ class Communicator:
         patience = patience_of(job)
         store, name = place.store(patience=patience), f"communicator{_made}"
         agreement = Agreement(store, place.rank, place.ranks, name, patience=patience)
-        agreement.on("ranks", [place.ranks, allrail.__version__], _alike)
+        agreement.on("ranks", [place.ranks, _core.version()], _alike)
         self.local_rank = place.local_rank
         self._set_up(store, name, agreement, job_of_all(job, agreement), timeout)
         self.members = tuple(range(self.ranks))

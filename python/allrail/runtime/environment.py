@@ -20,6 +20,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from allrail.base import late
 from allrail.base.errors import InputError
 from allrail.base.installed import install
 from allrail.runtime import store
@@ -190,7 +191,5 @@ def _store_of_torch(patience: Patience | None) -> Store:
             field="environment",
             hint=f"{install('torch')}, or start the script with `allrail launch`",
         )
-    from allrail.torch.store import store_of_job
-
-    found: Store = store_of_job(patience)[0]
+    found: Store = late.call("store of torch", patience)[0]
     return found

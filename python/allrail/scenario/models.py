@@ -13,13 +13,22 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
+from pydantic import ValidationError
+
+from allrail import _core
 from allrail.base import stdin
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.manifest import note_source, note_trace
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.workload import read_workload
+from allrail.scenario.choices import FORMS
 from allrail.scenario.devices import load_device
-from allrail.scenario.explain import from_core
+from allrail.scenario.explain import from_core, from_pydantic
 from allrail.scenario.forms import refuse_other
 from allrail.scenario.places import Places
+from allrail.scenario.sugar import Model
+from allrail.scenario.text import read_file
+from allrail.scenario.workload import Workload
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
 _NEAR = 0.6
@@ -93,8 +102,6 @@ def parameters_of(model: Mapping[str, Any]) -> int:
 
 def _hugging_face(config: Any) -> tuple[str, list[str], int]:
     """A configuration's sizes as JSON, what was assumed, how many parameters they make."""
-    from allrail import _core
-
     try:
         return _core.hugging_face(json.dumps(config))
     except _core.InputError as error:
@@ -132,8 +139,6 @@ def rotary_of(model: Mapping[str, Any]) -> dict[str, float]:
 
 def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
     """Return the name, the model and the defaults of a file like a preset."""
-    from allrail.scenario.choices import FORMS
-
     for key in tree:
         if key not in _KEYS:
             place = places.of((key,))
@@ -162,12 +167,6 @@ def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
 
 def _check_defaults(model: dict[str, Any], places: Places) -> None:
     """Refuse defaults that are no keys of a workload."""
-    from pydantic import ValidationError
-
-    from allrail.scenario.explain import from_pydantic
-    from allrail.scenario.places import Places
-    from allrail.scenario.workload import Workload
-
     defaults = model.get("defaults", {})
     inner = {path[1:]: place for path, place in places.known.items() if path[:1] == ("defaults",)}
     try:
@@ -186,8 +185,6 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
     Raises:
         InputError: There is no such preset or file, or it is not a mapping.
     """
-    from allrail.scenario.text import read_file
-
     if name in model_names():
         path = FOLDER / f"{name}.yaml"
     else:
@@ -296,9 +293,6 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
         found["trace"] = {key: _placed(key, value, folder) for key, value in trace.items()}
     if isinstance(layers, str):
-        from allrail.scenario.astra_sim.notes import Notes
-        from allrail.scenario.astra_sim.workload import read_workload
-
         found.setdefault("name", FilePath(layers).stem)
         found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
     return found
@@ -319,3 +313,6 @@ def _read_there(path: FilePath) -> str:
     note_source(path)
     note_trace(path)
     return str(path)
+
+
+Model.by_name = load_model

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,14 +25,18 @@ Message = tuple[str, int, int, str]
 
 
 class Model(_Field):
-    """A preset's name, a file, or a mapping with one of `FORMS`; kept as the last of these."""
+    """A preset's name, a file, or a mapping with one of `FORMS`; kept as the last of these.
+
+    Attributes:
+        by_name: Loads a preset or a file; `models` sets it, which checks defaults as a workload.
+    """
+
+    by_name: ClassVar[Callable[[str], dict[str, Any]]]
 
     def check(self, value: Any) -> dict[str, Any]:
         """Return the mapping."""
         if isinstance(value, str):
-            from allrail.scenario.models import load_model
-
-            return load_model(value)
+            return type(self).by_name(value)
         hint = "name a preset or a file, or write one of " + ", ".join(f"`{one}`" for one in FORMS)
         if not isinstance(value, dict):
             refuse("it is neither a name nor a mapping", hint=hint)

@@ -17,15 +17,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
+from allrail.torch.scheduled import Scheduled
 from allrail.torch.switch import Switch, Way
 from allrail.torch.timed import STEPS, Timed
-
-if TYPE_CHECKING:
-    from allrail.torch.scheduled import Scheduled
 
 MARGIN = 0.02
 """By how much of its time another way must be faster than `plain`."""

@@ -25,7 +25,7 @@ from allrail.runtime import record as records
 from allrail.runtime.record import USERS, Mark, Marks, Record, TensorRow
 from allrail.torch.barrier import Barriers, depth_of_script
 from allrail.torch.compression.compressed import Compressed
-from allrail.torch.packs import Pack
+from allrail.torch.parameter import Together
 from allrail.torch.transport import Transport
 from allrail.torch.uneven import Passes
 
@@ -170,7 +170,7 @@ class Observed:
         self.marks = Marks()
         self.watched = Watched(transport, self.marks, passes)
         self._parts = (transport, self.watched, self.marks, barriers, model, crosses)
-        self.running: Pack | None = None
+        self.running: Together | None = None
         self._forward = 0
         self.write = (
             _nothing
@@ -206,7 +206,7 @@ class Observed:
                 stacklevel=depth_of_script(),
             )
 
-    def enter(self, pack: Pack | None, start: int) -> None:
+    def enter(self, pack: Together | None, start: int) -> None:
         """Mark a module's entry, with all that was waited for and stepped since `start`."""
         self.running = pack
         place = -1 if pack is None else self.watched.places.get(pack.key, -1)

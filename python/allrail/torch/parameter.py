@@ -13,19 +13,14 @@ allrail.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, Protocol, SupportsIndex
 
 import torch
 from torch import nn
 
 from allrail.base.errors import InputError
-
-if TYPE_CHECKING:
-    from allrail.torch.optimizer import Stepper
-    from allrail.torch.packs import Flight, Pack
-    from allrail.torch.sparse import SparseFlight
 
 _GRAD = torch.Tensor.grad
 SLOT = "_allrail_slot"
@@ -37,6 +32,38 @@ gradient_of: Callable[[torch.Tensor], torch.Tensor | None] = _GRAD.__get__
 
 set_gradient: Callable[[torch.Tensor, torch.Tensor | None], None] = _GRAD.__set__
 """Sets `parameter.grad`, without further effects."""
+
+
+class InFlight(Protocol):
+    """An exchange of gradients that is under way."""
+
+    def is_done(self) -> bool:
+        """Whether it is over."""
+
+    def finish(self) -> list[torch.Tensor | None]:
+        """Wait for it and return the means, by place in the pack."""
+
+
+class Together(Protocol):
+    """Gradients that travel together: a `packs.Pack`, as a parameter of it sees it."""
+
+    key: int
+    late: bool
+    missing: int
+    sent: bool
+
+    def send(self, dense: Callable[[Slot, torch.Tensor], torch.Tensor], users: None) -> None:
+        """Begin their exchange."""
+
+
+class Steps(Protocol):
+    """What makes the steps of an optimizer."""
+
+    def make(self, pendings: Iterable[Pending]) -> None:
+        """Make steps that are pending."""
+
+    def touch(self, slots: Sequence[Slot]) -> None:
+        """Make the steps of these parameters: somebody reads or writes them."""
 
 
 class Pending:
@@ -65,12 +92,12 @@ class Pending:
 
     def __init__(
         self,
-        stepper: Stepper,
+        stepper: Steps,
         settings: list[dict[str, Any]],
         slots: Sequence[Slot],
         groups: Sequence[int],
         gradients: Sequence[torch.Tensor | None],
-        flight: Flight | SparseFlight | None,
+        flight: InFlight | None,
     ) -> None:
         self.stepper = stepper
         self.settings = settings
@@ -123,9 +150,9 @@ class Slot:
     drop: Callable[[Slot], None]
     settle: Callable[[str], None]
     layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] | None = None
-    pack: Pack | None = None
+    pack: Together | None = None
     position: int = 0
-    flight: Flight | SparseFlight | None = None
+    flight: InFlight | None = None
     pending: Pending | None = None
     keep: bool = True
     zeroed: bool = False

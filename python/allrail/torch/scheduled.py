@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -35,17 +35,27 @@ from allrail.torch.gradients import Exchange, Grouping
 from allrail.torch.hooks import Hook
 from allrail.torch.observed import ADVISED_AFTER, Observed
 from allrail.torch.optimizer import Stepper, clear, in_transform
-from allrail.torch.packs import Pack, broadcast
-from allrail.torch.parameter import Pending, Slot, unwatch, watch
+from allrail.torch.packs import broadcast
+from allrail.torch.parameter import Pending, Slot, Together, unwatch, watch
 from allrail.torch.ranked import PlacesBy
-from allrail.torch.replan import measured, table_of
+from allrail.torch.speeds import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
 from allrail.torch.uneven import Passes
 from allrail.torch.used import Recorder, entries, is_compiled, is_scripted, open_modules, places
 
-if TYPE_CHECKING:
-    from allrail.torch.switch import Switch
+
+class Successors(Protocol):
+    """What puts other scheduled models in the place of one: a `switch.Switch`."""
+
+    goes_on: bool
+    said: str
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Within it, backward passes exchange nothing, whichever is installed then."""
+
+    def other(self) -> Scheduled | None:
+        """A forward pass begins: return what is now in the place of the one that asks, if any."""
 
 
 class Scheduled:
@@ -84,7 +94,7 @@ class Scheduled:
         trace: Path | None,
         compare_every: int = 0,
         places_by: PlacesBy | None = None,
-        auto: Switch | None = None,
+        auto: Successors | None = None,
     ) -> None:
         cross_barrier = cross_barrier and not is_scripted(model)
         self.model = model
@@ -313,7 +323,7 @@ class Scheduled:
 
         Where a pass goes another way than the first, a parameter's own class has its step made.
         """
-        awaited: set[Pack | None] = set()
+        awaited: set[Together | None] = set()
         for module, slots in self._waits.items():
             packs = {slot.pack for slot in slots}
             if packs <= awaited - {None} and module in self._guards and not is_compiled(module):

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allrail.runtime.agreement import Agreement
-
-if TYPE_CHECKING:
-    from allrail.torch.scheduled import Scheduled
+from allrail.torch.scheduled import Scheduled
 
 
 @dataclass(frozen=True)

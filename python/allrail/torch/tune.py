@@ -12,17 +12,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allrail.runtime.agreement import Agreement
 from allrail.search.tuning.live import Live, typical
 from allrail.search.tuning.searcher import Searcher
 from allrail.search.tuning.space import Knob, ladder
+from allrail.torch.scheduled import Scheduled
 from allrail.torch.switch import Switch, Way
 from allrail.torch.timed import STEPS, WARM, Timed
-
-if TYPE_CHECKING:
-    from allrail.torch.scheduled import Scheduled
 
 
 def knobs(*, dimensions: int, native: bool) -> tuple[Knob, ...]:
