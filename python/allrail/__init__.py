@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from allrail.results.answer import rendered_by
-
 if TYPE_CHECKING:
     from allrail.base.errors import AllrailError, AllrailWarning, InputError, TrainingError
     from allrail.formats.chakra_export import export
@@ -100,7 +98,6 @@ _HOMES = {
     **dict.fromkeys(("WhatIf", "what_if"), "simulation.assumptions"),
 }
 
-rendered_by("allrail.output.report.renderers")
 
 _NAMESPACES = {"fabric": "simulation.networks"}
 """Commands that have commands of their own: a module of functions each."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+RENDERERS = "allrail.output.report.renderers"
+"""What writes, draws and shows answers."""
 LATE = {
     "process group of torch": "allrail.torch.backend:create",
     "store of torch": "allrail.torch.store:store_of_job",

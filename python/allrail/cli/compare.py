@@ -10,6 +10,7 @@ import click
 from allrail.base.errors import InputError
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
+from allrail.cli.axes import SHORT
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -18,19 +19,6 @@ if TYPE_CHECKING:
 
 NCCL = "nccl"
 """The policy whose row is NCCL's own time, which nothing here schedules."""
-
-SHORT = {
-    "policy": "schedule.policy",
-    "order": "schedule.order",
-    "fabric": "fabric",
-    "chunks": "schedule.chunks",
-    "size": "collective.size",
-    "world": "world",
-    "model": "workload.model",
-    "tensor": "schedule.tensor",
-    "coordination": "schedule.coordination",
-}
-"""Keys that have an option of their own, by its name."""
 
 
 def _values_of(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
+from allrail.cli.axes import SHORT
 from allrail.results.accuracy import lines
 
 if TYPE_CHECKING:
@@ -246,7 +247,6 @@ def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
 
 
 def _show_rows(rows: Sequence[Row], failed: Sequence[FailedRow]) -> None:
-    from allrail.cli.compare import SHORT
     from allrail.simulation.variants import show_value
 
     names = {path: name for name, path in SHORT.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.foreign import FORMULA, NUMBER, cell
+from allrail.results.columns import COLLECTIVES
 from allrail.results.result import CollectivesResult
 
 if TYPE_CHECKING:
@@ -25,25 +26,6 @@ DIMENSION_TYPES = {
     "busy_fraction": "Float64",
     "header_bytes_per_npu": "Float64",
     "line_rate_gbps": "Float64",
-}
-RESULT_TYPES = {
-    "policy": "String",
-    "order": "String",
-    "chunks": "Int64",
-    "world": "String",
-    "calibrated": "Boolean",
-    "npus": "Int64",
-    "seed": "UInt64",
-    "time_us": "Float64",
-    "ideal_time_us": "Float64",
-    "bound_time_us": "Float64",
-    "error_low_us": "Float64",
-    "error_high_us": "Float64",
-    "utilisation": "Float64",
-    "bytes_per_npu": "Float64",
-    "algbw_GBps": "Float64",
-    "busbw_GBps": "Float64",
-    "simulated_as": "String",
 }
 TIMELINE_TYPES = {
     "dimension": "Int64",
@@ -64,7 +46,7 @@ def results_frame(results: Mapping[str, CollectivesResult]) -> pl.DataFrame:
     Args:
         results: By name.
     """
-    return _frame([(name, result) for name, result in results.items()], RESULT_TYPES)
+    return _frame([(name, result) for name, result in results.items()], COLLECTIVES)
 
 
 def dimensions_frame(results: Mapping[str, CollectivesResult]) -> pl.DataFrame:

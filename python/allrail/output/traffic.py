@@ -23,40 +23,13 @@ from allrail.output.write import (
     result_tree,
     write_json,
 )
+from allrail.results.columns import TRAFFIC
 
 if TYPE_CHECKING:
     import polars as pl
 
     from allrail.results.traffic_result import TrafficResult
     from allrail.scenario import Scenario
-
-COLUMNS = {
-    "pattern": "String",
-    "world": "String",
-    "paths": "String",
-    "algorithm": "String",
-    "npus": "Int64",
-    "planes": "Int64",
-    "size_bytes": "Int64",
-    "seed": "UInt64",
-    "calibrated": "Boolean",
-    "time_us": "Float64",
-    "lower_bound_time_us": "Float64",
-    "share_of_injection": "Float64",
-    "share_of_optimum": "Float64",
-    "bytes_per_npu": "Float64",
-    "injection_gbps": "Float64",
-    "phases_simulated": "Int64",
-    "phases": "Int64",
-    "sample_error": "Float64",
-    "steps_simulated": "Int64",
-    "steps": "Int64",
-    "segments_simulated": "Int64",
-    "segments": "Int64",
-    "messages": "Int64",
-    "packets": "Int64",
-    "packet_hops": "Int64",
-}
 
 
 def write_traffic(
@@ -104,10 +77,10 @@ def traffic_frame(results: Mapping[str, TrafficResult]) -> pl.DataFrame:
     import polars as pl
 
     rows = [
-        {"result": name, **{key: one.raw.get(key) for key in COLUMNS}}
+        {"result": name, **{key: one.raw.get(key) for key in TRAFFIC}}
         for name, one in results.items()
     ]
-    schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in COLUMNS.items()}}
+    schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in TRAFFIC.items()}}
     return pl.DataFrame(rows, schema=schema)
 
 

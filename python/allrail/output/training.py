@@ -27,6 +27,7 @@ from allrail.output.write import (
     result_tree,
     write_json,
 )
+from allrail.results.columns import TRAINING, rates
 from allrail.results.training_result import TrainingResult
 
 if TYPE_CHECKING:
@@ -40,42 +41,6 @@ KINETO = "kineto"
 MOST_TRACES = 64
 """Files in `kineto`; more actors are in `trace.json.gz` only."""
 
-COLUMNS = {
-    "workload": "String",
-    "fabric": "String",
-    "policy": "String",
-    "order": "String",
-    "chunks": "Int64",
-    "tensor_policy": "String",
-    "coordination": "String",
-    "world": "String",
-    "calibrated": "Boolean",
-    "npus": "Int64",
-    "seed": "UInt64",
-    "iterations": "Int64",
-    "what_if": "String",
-    "step_time_us": "Float64",
-    "first_step_time_us": "Float64",
-    "error_low_us": "Float64",
-    "error_high_us": "Float64",
-    "compute_us": "Float64",
-    "exposed_communication_us": "Float64",
-    "waiting_us": "Float64",
-    "bound_step_time_us": "Float64",
-    "utilisation": "Float64",
-    "memory_per_npu_bytes": "Int64",
-    "global_batch": "Int64",
-    "samples_per_s": "Float64",
-    "tokens_per_s_per_npu": "Float64",
-    "tflops_per_npu": "Float64",
-    "mfu": "Float64",
-    "hfu": "Float64",
-    "train_steps": "Int64",
-    "train_s": "Float64",
-    "train_npu_hours": "Float64",
-    "train_cost": "Float64",
-    "train_energy_kwh": "Float64",
-}
 _PASSES = {
     "pass": "String",
     "time_us": "Float64",
@@ -193,7 +158,7 @@ def frames(
     each = list(results.items())
     tables = {
         "training": _frame(
-            [(name, _columns(result, scenarios[name])) for name, result in each], COLUMNS
+            [(name, _columns(result, scenarios[name])) for name, result in each], TRAINING
         ),
         "exposed": _frame(
             [
@@ -224,25 +189,6 @@ def frames(
         name = next(iter(results))
         tables["what_ifs"] = _frame([(name, one.to_dict()) for one in what_ifs], _WHAT_IFS)
     return tables
-
-
-def rates(result: TrainingResult) -> dict[str, Any]:
-    """Return what a step does a second, and what all of the training takes, by their columns.
-
-    Args:
-        result: Of a step.
-    """
-    row = {} if result.throughput is None else asdict(result.throughput)
-    train = result.time_to_train
-    if train is not None:
-        row |= {
-            "train_steps": train.steps,
-            "train_s": train.time_s,
-            "train_npu_hours": train.npu_hours,
-            "train_cost": train.cost,
-            "train_energy_kwh": train.energy_kwh,
-        }
-    return row
 
 
 def describe(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,7 +244,7 @@ def _precision(scenario: Scenario) -> str:
 
 
 def _columns(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
-    row = {name: getattr(result, name, None) for name in COLUMNS} | rates(result)
+    row = {name: getattr(result, name, None) for name in TRAINING} | rates(result)
     title = scenario.workload.title if scenario.workload is not None else None
     named = {"workload": title, "fabric": scenario.fabric.name, "what_if": scenario.what_if}
     return {**row, **named}

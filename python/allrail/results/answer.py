@@ -6,23 +6,15 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Any
 
+from allrail.base import late
+
 MAX_SLICES = 300_000
 """Of all timelines of a folder: as many as a page draws (`MOST_SPANS` of its timeline)."""
-_RENDERERS: list[str] = []
-
-
-def rendered_by(module: str) -> None:
-    """Name the module that writes, draws and shows answers, which is imported when one is.
-
-    Args:
-        module: It has `write(answer, folder)`, `plot(answer, ax)` and `html(answer)`.
-    """
-    _RENDERERS[:] = [module]
 
 
 def renderers() -> Any:
-    """Return the module that writes, draws and shows answers."""
-    return import_module(_RENDERERS[0])
+    """Return the module that writes, draws and shows answers; nothing of it is needed before."""
+    return import_module(late.RENDERERS)
 
 
 class Answer(ABC):

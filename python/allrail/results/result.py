@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from allrail.results.answer import Answer, renderers
+from allrail.results.frame import frame
+from allrail.results.record import _names, _Record
+from allrail.results.starvation import length, starved
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
-
-
-class _Record:
-    """A frozen record of a JSON object; keys that it does not know are left out."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
-        """Make one from a JSON object.
-
-        Args:
-            tree: Its keys and values.
-        """
-        return cls(**{name: tree[name] for name in _names(cls) if name in tree})
-
-
-class _Parts(_Record, Mapping[str, Any]):
-    """A record that is a mapping of its parts' names to their values, in order."""
-
-    __slots__ = ()
-    PARTS: ClassVar[tuple[str, ...]] = ()
-
-    def __getitem__(self, part: str) -> Any:
-        if part not in self.PARTS:
-            raise KeyError(part)
-        return getattr(self, part)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.PARTS)
-
-    def __len__(self) -> int:
-        return len(self.PARTS)
 
 
 class Result(_Record, Answer):
@@ -137,14 +107,10 @@ class Result(_Record, Answer):
         Raises:
             InputError: It has no such list.
         """
-        from allrail.output.shown import frame
-
         return frame(self, table)
 
     def _repr_html_(self) -> str:
-        from allrail.output.shown import page
-
-        return page(self)
+        return str(renderers().html(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,8 +320,6 @@ class CollectivesResult(Result):
         """
         if self.timeline is None:
             return None
-        from allrail.results.starvation import length, starved
-
         spans = starved(self.timeline, [one.begins_us for one in self.collectives])
         return tuple(length(spans.get(here, ())) for here in range(len(self.dimensions)))
 
@@ -379,17 +343,3 @@ class CollectivesResult(Result):
 
 _LONG = ("timeline", "npu_bandwidths_gbps")
 """What tables have, and `--json` has not."""
-_NO_KEYS = ("raw", "scenario", "astra_sim", "what_ifs")
-"""Fields that are no keys of the core's JSON."""
-_NAMES: dict[type[_Record], tuple[str, ...]] = {}
-
-
-def _names(record: type[_Record]) -> tuple[str, ...]:
-    names = _NAMES.get(record)
-    if names is None:
-        names = _NAMES[record] = tuple(
-            one.name
-            for one in fields(record)  # type: ignore[arg-type]
-            if one.name not in _NO_KEYS
-        )
-    return names

@@ -15,23 +15,48 @@ dimensions behind its narrowest one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from allrail.results.result import Stage
+from typing import Protocol
 
 Span = tuple[float, float]
 """From when to when, µs."""
 
 
-def starved(timeline: Sequence[Stage], begins: Sequence[float]) -> dict[int, list[Span]]:
+class Sent(Protocol):
+    """A stage of a timeline (`results.result.Stage`)."""
+
+    @property
+    def collective(self) -> int:
+        """Its collective, by number."""
+
+    @property
+    def chunk(self) -> int:
+        """Its chunk."""
+
+    @property
+    def stage(self) -> int:
+        """Its place among the chunk's stages."""
+
+    @property
+    def dimension(self) -> int:
+        """Where it is sent."""
+
+    @property
+    def start_us(self) -> float:
+        """When its first byte leaves, µs."""
+
+    @property
+    def finish_us(self) -> float:
+        """When its last byte has arrived, µs."""
+
+
+def starved(timeline: Sequence[Sent], begins: Sequence[float]) -> dict[int, list[Span]]:
     """Return when each dimension starves, in order; without one that never has a stage.
 
     Args:
         timeline: Every stage of every chunk.
         begins: When each collective begins, µs.
     """
-    chunks: dict[tuple[int, int], list[Stage]] = {}
+    chunks: dict[tuple[int, int], list[Sent]] = {}
     for stage in timeline:
         chunks.setdefault((stage.collective, stage.chunk), []).append(stage)
     present: dict[int, list[Span]] = {}

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from allrail.results.result import Result, _names, _Record
+from allrail.results.record import _names, _Record
+from allrail.results.result import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

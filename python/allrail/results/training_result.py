@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from allrail.results.accuracy import Known
-from allrail.results.result import DimensionResult, Result, _names, _Parts, _Record
+from allrail.results.record import _names, _Parts, _Record
+from allrail.results.result import DimensionResult, Result
 
 PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
 """What communication is for, in the order of tables and pictures."""

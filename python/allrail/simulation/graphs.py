@@ -1,4 +1,4 @@
-"""Graph fabrics without simulating them: counts, price, diameter, half-plane cut, a picture.
+"""Graph fabrics without simulating them: counts, price, diameter, half-plane cut.
 
 from allrail.simulation.graphs import cost, measure
 
@@ -125,31 +125,6 @@ def cost(fabrics: GraphsLike, *, prices: PathLike | None = None) -> Priced:
     for row in rows:
         row["savings"] = rows[0]["cost_usd"] / row["cost_usd"] if row["cost_usd"] else None
     return Priced(prices=read_prices(prices), fabrics=rows)
-
-
-def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
-    """Draw one plane of a fabric.
-
-    Args:
-        fabric: A preset's name, a file, or a `GraphFabric`; one of more than 256 NPUs is drawn as a
-            smaller one of its kind, and the picture says so.
-        path: The SVG file to write.
-
-    Raises:
-        InputError: It is no graph fabric, too large to be drawn, or the file cannot be written.
-    """
-    from allrail.base.files import write_text
-
-    path = Path(path)
-    if path.suffix != ".svg":
-        raise InputError(
-            "pictures are SVG", hint="name it `.svg`", source="--picture", value=str(path)
-        )
-    graph = graph_fabric(fabric)
-    from allrail.output.report.style import svg
-    from allrail.output.report.topology import NAME, topology
-
-    write_text(path, svg(topology(graph), name=NAME))
 
 
 @cache

@@ -11,14 +11,14 @@ from allrail import _core
 from allrail.base.arguments import PathLike, checked
 from allrail.base.files import write_text
 from allrail.base.progress import Progress
-from allrail.results.answer import Told
+from allrail.results.answer import Told, renderers
 from allrail.results.table import ToldTable
 from allrail.scenario import Fabric, GraphFabric, load_any_fabric, preset_names
 from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.explain import from_core
 from allrail.scenario.places import Place, Places
 from allrail.scenario.presets import fabric_text
-from allrail.simulation.graphs import count, graph_fabric, infragraph, measure, picture
+from allrail.simulation.graphs import count, graph_fabric, infragraph, measure
 
 FabricLike = str | os.PathLike[str] | Fabric | GraphFabric
 """A preset's name, a file, or a fabric."""
@@ -123,7 +123,7 @@ def _loaded(fabric: FabricLike) -> Fabric | GraphFabric:
 
 def _write(fabric: Fabric | GraphFabric, drawn: PathLike | None, graph: PathLike | None) -> None:
     if drawn is not None:
-        picture(fabric, drawn)
+        renderers().picture(fabric, drawn)
     if graph is not None:
         write_text(Path(graph), infragraph(graph_fabric(fabric)))
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar
 
 from allrail.base.arguments import Kind, PathLike, check, checked, is_usable_path
 from allrail.base.errors import InputError
 from allrail.base.progress import Progress
-from allrail.results.answer import Told
+from allrail.results.answer import Told, renderers
 from allrail.scenario.mixes import MixLike
 from allrail.simulation import placement
 from allrail.simulation.graphs import GraphLike
-from allrail.simulation.placed import Whereabouts, placed_jobs
+from allrail.simulation.placed import placed_jobs
 
 _LONG = ("mixes", "map", "timeline", "ran")
 """What is in `result.json` and the tables only."""
@@ -41,6 +41,7 @@ class Placed(Told):
     """
 
     __slots__ = ("fabric",)
+    kind: ClassVar[str] = "placement"
     fabric: GraphLike
 
     @property
@@ -169,15 +170,8 @@ def place(
     placed = Placed(told)
     placed.fabric = fabric
     if out is not None:
-        _write(placed, Path(out))
+        renderers().write(placed, Path(out))
     return placed
-
-
-def _write(placed: Placed, folder: Path) -> None:
-    from allrail.output.report.placement import write
-
-    where = None if placed.is_queue else Whereabouts(placed.fabric, placed)
-    write(folder, cast("dict[str, Any]", placed), where=where)
 
 
 def _refuse(given: dict[str, object], why: str, hint: str) -> None:

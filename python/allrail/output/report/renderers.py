@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.base.errors import InputError
+from allrail.base.files import write_text
 from allrail.output.report import answer as folders
+from allrail.output.shown import page
+from allrail.simulation.graphs import GraphLike, graph_fabric
+from allrail.simulation.placed import Whereabouts
 
 if TYPE_CHECKING:
     from allrail.results.result import Result
+    from allrail.scenario import Fabric
 
 ASTRA_SIM = "astra_sim.csv"
 """The file of ASTRA-sim's columns in a folder of results."""
@@ -26,6 +33,15 @@ def write(answer: Any, folder: Path) -> None:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
     _WRITERS[answer.kind](answer, folder)
+
+
+def html(result: Result) -> str:
+    """Return a result as HTML, for a notebook.
+
+    Args:
+        result: The result.
+    """
+    return page(result)
 
 
 def write_results(
@@ -70,6 +86,42 @@ def write_columns(folder: Path, rows: list[dict[str, str]]) -> None:
     from allrail.output.write import OUTPUT
 
     write_bytes(folder / ASTRA_SIM, columns_csv(*rows).encode(), output=OUTPUT)
+
+
+def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
+    """Draw one plane of a fabric.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`; one of more than 256 NPUs is drawn as a
+            smaller one of its kind, and the picture says so.
+        path: The SVG file to write.
+
+    Raises:
+        InputError: It is no graph fabric, too large to be drawn, or the file cannot be written.
+    """
+    from allrail.output.report.style import svg
+    from allrail.output.report.topology import NAME, topology
+
+    path = Path(path)
+    if path.suffix != ".svg":
+        raise InputError(
+            "pictures are SVG", hint="name it `.svg`", source="--picture", value=str(path)
+        )
+    graph = graph_fabric(fabric)
+    write_text(path, svg(topology(graph), name=NAME))
+
+
+def _placement(placed: Any, folder: Path) -> None:
+    from allrail.output.report.placement import write as write_placement
+
+    where = None if placed.is_queue else Whereabouts(placed.fabric, placed)
+    write_placement(folder, placed, where=where)
+
+
+def _sweep(swept: Any, folder: Path) -> None:
+    from allrail.output.sweep import write_sweep
+
+    write_sweep(swept, folder)
 
 
 def _result(result: Any, folder: Path) -> None:
@@ -125,6 +177,8 @@ _WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
     "traffic": _result,
     "comparison": _comparison,
     "layouts": _layouts,
+    "placement": _placement,
     "required": _required,
+    "sweep": _sweep,
     "tuning": _tuning,
 }

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from allrail import _core
 from allrail.base.errors import InputError
+from allrail.results.columns import COLLECTIVES, TRAFFIC, TRAINING, rates
+from allrail.results.training_result import TrainingResult
 from allrail.scenario import GraphFabric, Scenario, load_scenario
 
 if TYPE_CHECKING:
     from allrail.base.progress import Progress
-    from allrail.results.training_result import TrainingResult
 
 _COST = {"cost_usd": "Float64"}
 
@@ -25,16 +26,10 @@ def columns(scenario: Scenario) -> dict[str, str]:
         scenario: What every point changes.
     """
     if scenario.workload is not None:
-        from allrail.output.training import COLUMNS
-
-        return {**COLUMNS, "memory_fits": "Boolean", **_COST}
+        return {**TRAINING, "memory_fits": "Boolean", **_COST}
     if scenario.traffic is not None:
-        from allrail.output.traffic import COLUMNS as TRAFFIC
-
         return {**TRAFFIC, **_COST}
-    from allrail.output.frames import RESULT_TYPES
-
-    return {**RESULT_TYPES, **_COST}
+    return {**COLLECTIVES, **_COST}
 
 
 def evaluate(
@@ -82,7 +77,6 @@ def outcome(
 
 
 def _simulated(loaded: Scenario, progress: Progress | None) -> dict[str, Any]:
-    from allrail.results.training_result import TrainingResult
     from allrail.simulation.api import simulate
 
     result = simulate(loaded, progress=progress)
@@ -92,8 +86,6 @@ def _simulated(loaded: Scenario, progress: Progress | None) -> dict[str, Any]:
 
 
 def _training(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
-    from allrail.output.training import rates
-
     row = dict(result.raw) | rates(result)
     row["memory_fits"] = None if result.memory is None else result.memory.fits
     row["workload"] = scenario.workload.title if scenario.workload is not None else None

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
-from allrail.base.files import check_target, staged_folder
+from allrail.base.files import check_target
 from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
+from allrail.results.answer import renderers
 from allrail.results.table import Table
 from allrail.scenario import Scenario
 from allrail.search.sweeps.journal import Journal
@@ -42,6 +43,7 @@ class Swept(Table):
         folder: Where table and pictures are.
     """
 
+    kind: ClassVar[str] = "sweep"
     study: Study
     table: pl.DataFrame
     known: int
@@ -134,7 +136,7 @@ def sweep(
         table = frame(read, journal.outcomes)
         chosen = shown or ("step_time_us" if "step_time_us" in table.columns else "time_us")
         swept = Swept(read, table, known, chosen, folder)
-        _write(swept)
+        renderers().write(swept, folder)
     return swept
 
 
@@ -197,21 +199,3 @@ def _here(base: Scenario, tasks: Tasks, under_way: UnderWay) -> Iterator[tuple[s
         done = carry_out(base, piece, under_way.tell)
         under_way.points = 0.0
         yield tasks.done(piece, done)
-
-
-def _write(swept: Swept) -> None:
-    from allrail import _core
-    from allrail.output.frames import write_frame
-    from allrail.output.report import style
-    from allrail.output.report.sweep import pictures
-    from allrail.output.report.sweep_page import page
-
-    with staged_folder(swept.folder, NAME) as staged:
-        write_frame(swept.table, folder=staged, name=NAME)
-        drawn: dict[str, str] = {}
-        for name, figure in pictures(swept).items():
-            drawn[name] = style.svg(figure, name=name)
-            (staged / f"{name}.svg").write_text(drawn[name], encoding="utf-8")
-            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
-        html = page(swept, pictures=drawn, version=_core.version())
-        (staged / REPORT).write_text(html, encoding="utf-8")
