@@ -162,13 +162,14 @@ test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions 
 	done
 
 .PHONY: lint
-lint: $(CHECKED) ## formatters and linters of both languages, and the type check
+lint: $(CHECKED) ## formatters and linters of both languages, the type check, and the layers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo clippy --package allrail-python --no-default-features --locked --quiet -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python tests/lint layers
 
 .PHONY: structure
 structure: $(DEPENDENCIES) ## print the cycles of imports, in Python and within crates

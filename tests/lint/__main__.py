@@ -1,6 +1,7 @@
 """Figures of the code's structure and of its words; tests in test_lint.py keep words out of docs.
 
     make structure                       # or: python tests/lint [structure]
+    make lint                            # among others: python tests/lint layers
     make words                           # or: python tests/lint words [--each FILE]
 
 A *room* is a file or folder at the top of `python/allrail`. A *cycle* is a group of names
@@ -16,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from lint import graph, python_imports, rust_modules, words
+from lint import graph, layers, python_imports, rust_modules, words
 
 ROOT = Path(__file__).parents[2]
 ROW = "{:<24}{:>9}{:>9}{:>9}{:>9}{:>9}"
@@ -25,10 +26,21 @@ ROW = "{:<24}{:>9}{:>9}{:>9}{:>9}{:>9}"
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python tests/lint", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("structure", "words"), nargs="?", default="structure")
+    parser.add_argument(
+        "what", choices=("structure", "layers", "words"), nargs="?", default="structure"
+    )
     parser.add_argument("--each", type=Path, metavar="FILE", help="of words: each hit in this file")
     given = parser.parse_args()
+    if given.what == "layers":
+        return check()
     return structure() if given.what == "structure" else _words(given.each)
+
+
+def check(root: Path = ROOT) -> int:
+    """Print cycles and arrows that run up; 1 where there is one."""
+    found = list(layers.problems(root))
+    print("\n".join(f"error: {one}" for one in found), end="\n" if found else "")
+    return 1 if found else 0
 
 
 def structure(root: Path = ROOT) -> int:
@@ -40,6 +52,8 @@ def structure(root: Path = ROOT) -> int:
         f"crates/{path.parent.name}": rust_modules.arrows(path)
         for path in sorted((root / "crates").glob("*/src"))
     }
+    print(f"Rooms, from the ground up: {' '.join(layers.LAYERS)}")
+    print(f"Imports that run up: {len(layers.upward(modules))}\n")
     print(ROW.format("", "names", "arrows", "cycles", "in them", "pairs"))
     for title, arrows in {"rooms": rooms, "Python modules": modules, **crates}.items():
         found = graph.cycles(arrows)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from allrail.base import late
 from allrail.output.schemas import schema
-from lint import counts, graph, keys, python_imports, rust_modules, words
+from lint import counts, graph, keys, layers, python_imports, rust_modules, words
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,6 +88,68 @@ RUST = {
 def test_a_cycle_in_a_crate_is_found(tmp_path, planted, cycle):
     arrows = rust_modules.arrows(written(tmp_path, {**RUST, **planted}))
     assert graph.cycles(arrows) == ([] if cycle is None else [cycle])
+
+
+HOUSE = {
+    "python/allrail/__init__.py": "",
+    "python/allrail/base/__init__.py": "",
+    "python/allrail/base/errors.py": "",
+    "python/allrail/output/__init__.py": "",
+    "python/allrail/output/page.py": "from allrail.base import errors\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        ({}, []),
+        (
+            {"python/allrail/base/low.py": "def f():\n    from allrail.output import page\n"},
+            ["allrail.base.low imports allrail.output.page, which is above it"],
+        ),
+        (
+            {"python/allrail/base/errors.py": "import allrail\n"},
+            ["allrail.base.errors imports allrail, which is above it"],
+        ),
+        (
+            {
+                "python/allrail/output/a.py": "from allrail.output import b\n",
+                "python/allrail/output/b.py": "from allrail.output import a\n",
+            },
+            ["Python: a cycle of 2 modules: allrail.output.a allrail.output.b"],
+        ),
+        (
+            {"python/allrail/attic.py": ""},
+            ["`attic` is not in `LAYERS` of tests/lint/layers.py"],
+        ),
+        (
+            {
+                "crates/core/src/lib.rs": "mod a;\nmod b;\n",
+                "crates/core/src/a.rs": "use crate::b::B;\n",
+                "crates/core/src/b.rs": "use crate::a::A;\n",
+            },
+            ["crates/core: a cycle of 2 modules: a b"],
+        ),
+    ],
+    ids=str,
+)
+def test_what_breaks_the_layers_is_said(tmp_path, planted, said):
+    assert list(layers.problems(written(tmp_path, {**HOUSE, **planted}))) == said
+
+
+def test_imports_run_down_and_nothing_forms_a_cycle():
+    assert list(layers.problems(ROOT)) == []
+
+
+def test_what_is_called_by_name_is_there_and_in_a_room_above():
+    modules = python_imports.modules(ROOT / "python" / "allrail")
+    base = layers.LAYERS.index("base")
+    for named in late.LATE.values():
+        module, _, function = named.partition(":")
+        text = modules[module].read_text(encoding="utf-8")
+        assert re.search(rf"^def {function}\(", text, re.MULTILINE), named
+        assert layers.LAYERS.index(python_imports.room(module)) > base
+    assert late.RENDERERS in modules
 
 
 def test_pairs_and_groups_are_counted():
