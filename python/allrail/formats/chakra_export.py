@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from allrail import _core
 from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError, show
 from allrail.base.files import check_name, staged_folder
@@ -98,7 +99,6 @@ def export_chakra(
             hint="a collective on its own has no step graph; train a model",
             source="allrail export",
         )
-    from allrail import _core
 
     check_name(name)
     with (

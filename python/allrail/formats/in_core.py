@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail import _core
+from allrail.scenario.places import Places
+
 if TYPE_CHECKING:
     from allrail.scenario.places import Places
 
@@ -26,7 +29,6 @@ def in_core(places: Places, folder: Path | None = None) -> Iterator[None]:
         InputError: The core refuses what it was given.
         OSError: The system refused it a file in `folder`.
     """
-    from allrail import _core
     from allrail.scenario.explain import from_core
 
     try:
@@ -50,9 +52,6 @@ def ask(what: str, request: str, *, folder: Path | None = None) -> dict[str, Any
     Raises:
         InputError: It refuses what it was given.
     """
-    from allrail import _core
-    from allrail.scenario.places import Places
-
     with in_core(Places(), folder):
         told: dict[str, Any] = json.loads(getattr(_core, what)(request))
     return told

@@ -10,6 +10,7 @@ from allrail.base.files import staged_folder
 from allrail.base.units import show_count
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import LAYERS
+from allrail.scenario.astra_sim.notes import Notes
 
 
 def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
@@ -24,7 +25,6 @@ def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
         InputError: There are several, or the file is no layer file.
     """
     from allrail.formats.astra_sim.loops import split_by_loop
-    from allrail.scenario.astra_sim.notes import Notes
     from allrail.scenario.astra_sim.workload import read_workload
 
     if len(files) > 1:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from allrail import _core
 from allrail.base.errors import InputError
 from allrail.formats.flight_recorder import is_dump
 from allrail.formats.lookalikes import check_lookalike
@@ -37,8 +38,6 @@ _LAYERS_ABOUT = "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`"
 @cache
 def formats() -> dict[str, dict[str, Any]]:
     """Return what is read, by name: `about` (what it is recognised by) and its `options`."""
-    from allrail import _core
-
     rows = {row["name"]: row for row in json.loads(_core.formats())}
     ours = {
         LAYERS: (_LAYERS_ABOUT, []),
@@ -111,8 +110,6 @@ def _in_order(file: Path) -> list[str | int]:
 
 
 def _format(file: Path) -> str:
-    from allrail import _core
-
     if is_model(file):
         return MODEL
     if is_dump(file):

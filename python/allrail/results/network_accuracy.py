@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.base.units import show_binary, show_count
 from allrail.results.accuracy import Bar, quantile
+from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import parse_quantity
+from allrail.scenario.keys import Collective
+from allrail.scenario.presets import load_any_fabric, preset_names
 
 if TYPE_CHECKING:
     from allrail.scenario import Fabric, Scenario
@@ -93,9 +96,6 @@ def told_of(tree: Mapping[str, Any]) -> str:
     Args:
         tree: Of a collective on a fabric without `error`, or of traffic.
     """
-    from allrail.scenario.fabric import Fabric
-    from allrail.scenario.keys import Collective
-
     if tree.get("traffic") is not None:
         return TRAFFIC.told
     network = tree["fabric"]
@@ -182,9 +182,6 @@ def _of(fabric: str, kind: str) -> list[dict[str, str]]:
 
 def _is_preset(fabric: Fabric) -> bool:
     """Whether it has the rates of the preset whose name it has; the outermost may be longer."""
-    from allrail.scenario.fabric import Fabric
-    from allrail.scenario.presets import load_any_fabric, preset_names
-
     if fabric.name not in preset_names():
         return False
     preset = load_any_fabric(fabric.name)

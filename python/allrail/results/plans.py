@@ -22,6 +22,7 @@ from allrail.base.errors import InputError, show
 from allrail.base.files import write_cached, write_text
 from allrail.results.answer import Answer
 from allrail.scenario.fields import table
+from allrail.scenario.text import read_bytes
 
 if TYPE_CHECKING:
     from allrail.scenario.model import Scenario
@@ -51,8 +52,6 @@ class Plan(Answer):
         Raises:
             InputError: It cannot be read, or is not a plan.
         """
-        from allrail.scenario.text import read_bytes
-
         plan = cls(read_bytes(Path(path)), source=str(path))
         try:
             _core.check_plan(plan.text)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from allrail.base.errors import InputError
+from allrail.base.files import write_bytes, write_text
 from allrail.results.answer import Answer, Told
 
 if TYPE_CHECKING:
@@ -47,9 +49,6 @@ class Table(Answer):
         Raises:
             InputError: Its ending is another, or it cannot be written.
         """
-        from allrail.base.errors import InputError
-        from allrail.base.files import write_bytes, write_text
-
         path = Path(path)
         if path.suffix == ".json":
             write_text(path, self.to_json() + "\n")

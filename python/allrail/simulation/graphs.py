@@ -22,6 +22,9 @@ from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
 from allrail.results.table import ToldTable
 from allrail.scenario import Fabric, GraphFabric, load_any_fabric
+from allrail.scenario.infragraph_writer import write
+from allrail.scenario.places import parse_path, show_path
+from allrail.scenario.text import read_file
 
 PRICES = Path(__file__).parents[1] / "presets" / "prices"
 _FOR_PEOPLE = ("schema_version", "name", "about", "sources")
@@ -145,9 +148,6 @@ def read_prices(prices: str | os.PathLike[str] | None = None) -> dict[str, float
     Raises:
         InputError: There is no such file, or a price in it is none.
     """
-    from allrail.scenario.places import parse_path, show_path
-    from allrail.scenario.text import read_file
-
     name = os.fspath(DEFAULT_PRICES if prices is None else prices)
     path = PRICES / f"{name}.yaml" if name in price_names() else Path(name)
     if path.parent != PRICES and path != STDIN and path.suffix not in (".yaml", ".yml", ".json"):
@@ -208,8 +208,6 @@ def infragraph(fabric: GraphLike) -> str:
     Raises:
         InputError: It is no graph fabric, or has more than 65,536 NPUs.
     """
-    from allrail.scenario.infragraph_writer import write
-
     graph = graph_fabric(fabric)
     links: dict[str, Any] = graph.ask(lambda text, _: _core.graph_links(text))
     return write(links, name=graph.name)

@@ -6,6 +6,9 @@ simulator finds the fastest of `CAPS`.
 
 from __future__ import annotations
 
+from allrail import _core
+from allrail.base.units import show_count
+from allrail.simulation.api import simulate, simulate_many
 from allrail.targets.decision import Decision
 
 ABOUT = "the bucket caps of DistributedDataParallel, and the buckets"
@@ -30,10 +33,6 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: DDP cannot do it.
     """
-    from allrail import _core
-    from allrail.base.units import show_count
-    from allrail.simulation.api import simulate, simulate_many
-
     decision.needs("ddp")
     if decision.reads("bucket"):
         cap = decision.tensor.get("bucket", "25 MiB")

@@ -11,10 +11,13 @@ from allrail.base.errors import InputError
 from allrail.base.progress import Progress
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.fields import table
 from allrail.scenario.models import transformer_of
 from allrail.scenario.overrides import Sets
+from allrail.scenario.policies import keys_of
 from allrail.search.layouts.mapping import numberings
 from allrail.search.layouts.tools import TOOLS
+from allrail.simulation.api import simulate
 from allrail.simulation.kinds import needs
 
 AXES = ("tp", "cp", "pp", "ep", "op")
@@ -74,8 +77,6 @@ class Decision:
         Raises:
             InputError: Something in it is wrong, as `simulate` would say.
         """
-        from allrail.simulation.api import simulate
-
         loaded = needs("workload", load_scenario(scenario, sets=sets))
         # Whatever cannot be simulated is refused with its reason.
         simulate(loaded, sets={"workload.iterations": 1}, progress=progress)
@@ -138,8 +139,6 @@ class Decision:
     @property
     def tensor_policy(self) -> dict[str, Any]:
         """The core's row of the tensor scheduler: `reads`, `crosses_barrier`, `one_order`."""
-        from allrail.scenario.fields import table
-
         rows = table("tensor_policies")
         return next(row for row in rows if row["name"] == self.tensor["policy"])
 
@@ -155,8 +154,6 @@ class Decision:
         Args:
             key: Of `schedule.tensor`, such as `partition`.
         """
-        from allrail.scenario.policies import keys_of
-
         return key in keys_of("tensor_policies", self.tensor["policy"])
 
     @property

@@ -11,8 +11,11 @@ import json
 from typing import Any
 
 from allrail.base.errors import InputError
-from allrail.runtime.job import OWN_TO_GROUPS
+from allrail.base.files import yaml_text
+from allrail.runtime.job import OWN_TO_GROUPS, find_job
+from allrail.scenario.fields import table
 from allrail.search.layouts.mapping import block
+from allrail.simulation.api import plan
 from allrail.targets.decision import Decision, Inapplicable
 from allrail.targets.keys import decided, keep_to, refused, written
 from allrail.targets.ranking import ranked
@@ -49,9 +52,6 @@ def check(decision: Decision) -> None:
 
 
 def _made(decision: Decision) -> dict[str, str]:
-    from allrail.base.files import yaml_text
-    from allrail.simulation.api import plan
-
     decision.needs("allrail")
     if not decision.dimensions:
         raise Inapplicable("the runtime has dimensions alone, this fabric is no product of them")
@@ -192,8 +192,6 @@ def _tensor(decision: Decision) -> tuple[dict[str, Any], str]:
 
 def _one_order(decision: Decision) -> str:
     """The key of the schedule that takes ranks which agree on one order; empty if none does."""
-    from allrail.scenario.fields import table
-
     orders = {row["name"] for row in table("orders") if row["one_order"]}
     asked = {
         "coordination.policy": "coordination.policy" in decided(decision),
@@ -283,8 +281,6 @@ def _read(job: dict[str, Any], ranks: int, *, ranks_itself: bool) -> None:
     Raises:
         InputError: It refuses something.
     """
-    from allrail.runtime.job import find_job
-
     if ranks_itself:
         schedule = job["schedule"]
         tensor = {key: one for key, one in schedule["tensor"].items() if key != "policy"}

@@ -13,6 +13,9 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from allrail.scenario.fields import table
+from allrail.scenario.keys import GroupSchedule, Schedule
+from allrail.scenario.policies import order_of
 from allrail.search.layouts.tools import TOOLS
 from allrail.targets.decision import Decision, Inapplicable
 
@@ -169,9 +172,6 @@ it may still refuse a value."""
 @cache
 def schedule_keys() -> tuple[str, ...]:
     """Return every key that scenarios have under `schedule`, as their own schemas say."""
-    from allrail.scenario.fields import table
-    from allrail.scenario.keys import GroupSchedule, Schedule
-
     found: list[str] = []
     for key in Schedule.model_fields:
         if key == "groups":
@@ -203,8 +203,6 @@ def decided(decision: Decision) -> dict[str, Any]:
     Args:
         decision: What a scenario has decided.
     """
-    from allrail.scenario.policies import order_of
-
     schedule = decision.schedule
     barrier = not decision.tensor_policy["crosses_barrier"]
     defaults = _defaults() | {"order": order_of(schedule["policy"]), "tensor.barrier": barrier}
@@ -221,9 +219,6 @@ def decided(decision: Decision) -> dict[str, Any]:
 @cache
 def _defaults() -> dict[str, Any]:
     """By key, what holds where it is left out; of the others nothing does."""
-    from allrail.scenario.fields import table
-    from allrail.scenario.keys import GroupSchedule, Schedule
-
     found: dict[str, Any] = {key: one.default for key, one in Schedule.model_fields.items()}
     found |= {f"groups.{key}": one.default for key, one in GroupSchedule.model_fields.items()}
     found |= {"tensor.policy": "fifo", "coordination.policy": "none"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from allrail import _core
 from allrail.search.layouts.tools import DP_INSIDE
 from allrail.targets import megatron_model
 from allrail.targets.decision import Decision, Inapplicable
@@ -177,7 +178,6 @@ def _buckets(decision: Decision, summed: str) -> list[str]:
     plain = decision.degrees["pp"] == 1 and decision.parallelism["zero"] < 2
     if not (plain and decision.reads("bucket")):
         return []
-    from allrail import _core
 
     size = _core.parse_quantity("size", decision.tensor.get("bucket", "25 MiB"))
     flags = [f"--ddp-bucket-size {-(-size // _BYTES[summed])}"]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
 
+from allrail.measure.calibrate.nccl import cluster_of, fastest, ways
 from allrail.scenario.algorithms import AUTO
 from allrail.scenario.fields import parse_quantity
 from allrail.targets.decision import Decision, Inapplicable
@@ -164,8 +165,6 @@ def _ranges(
 
 def _simple_from(decision: Decision, place: int, ranks: int, operation: str, algorithm: str) -> int:
     """From how many bytes on NCCL's tuner takes Simple for an algorithm; beyond all if never."""
-    from allrail.measure.calibrate.nccl import cluster_of, fastest, ways
-
     if algorithm == "nvls":  # it has no other
         return 0
     dimensions = (

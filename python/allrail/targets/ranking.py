@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from allrail import _core
+from allrail.simulation.plugins import loaded, tensor_function
 from allrail.targets.decision import Decision
 from allrail.targets.keys import refused
 
@@ -35,8 +36,6 @@ def ranked(decision: Decision, title: str) -> Ranked | None:
     Raises:
         Inapplicable: A job cannot keep to it.
     """
-    from allrail.simulation.plugins import loaded, tensor_function
-
     policy = str(decision.tensor["policy"])
     rankings = json.loads(_core.tensor_ranking(json.dumps(decision.tree)))
     if not rankings:

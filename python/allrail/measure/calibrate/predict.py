@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 from allrail import _core
 from allrail.measure.calibrate import library
 from allrail.measure.calibrate.fit import Fit, Piece
+from allrail.scenario import load_scenario
 from allrail.scenario.algorithms import AUTO
 from allrail.scenario.fields import parse_quantity
+from allrail.simulation.api import simulate
 
 if TYPE_CHECKING:
     from allrail.scenario.fabric import Fabric
@@ -187,8 +189,6 @@ class Stages:
     """
 
     def __init__(self, collective: str, part: Sequence[int], more: Mapping[str, Any]) -> None:
-        from allrail.scenario import load_scenario
-
         self._on = [place for place, one in enumerate(part) if one > 1]
         self._ranks = math.prod(part)
         dimensions = [
@@ -248,8 +248,6 @@ def run(
         chunks: Into how many it is cut.
         algorithms: As in a scenario's schedule; as the fabric was measured, if left out.
     """
-    from allrail.simulation.api import simulate
-
     result = simulate(
         {
             "schema_version": 1,

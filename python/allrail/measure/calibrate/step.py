@@ -22,6 +22,7 @@ from allrail.measure.calibrate.predict import OPERATIONS, predict_us, tree_of
 from allrail.results.training_result import Slice
 from allrail.scenario import Fabric, Scenario
 from allrail.search.layouts.mapping import parts_of
+from allrail.simulation.api import simulate
 
 _SLICES = 200_000
 """Of a timeline: in longer ones nobody looks."""
@@ -55,8 +56,6 @@ def measured_step(scenario: Scenario) -> Measured | None:
     Returns:
         None where the fabric comes from no table, or the step has no collective of one.
     """
-    from allrail.simulation.api import simulate
-
     fabric = scenario.fabric
     if not isinstance(fabric, Fabric) or fabric.library is None or scenario.workload is None:
         return None
@@ -140,8 +139,6 @@ def _alone_us(
     scenario: Scenario, fabric: Fabric, operation: str, size: int, part: Sequence[int]
 ) -> float | None:
     """A collective alone, as the scenario schedules it, µs; None where it is refused alone."""
-    from allrail.simulation.api import simulate
-
     on = [place for place, one in enumerate(part) if one > 1]
     dimensions = []
     for place in on:

@@ -34,6 +34,8 @@ from allrail.measure.verify.fit import Carried, middle
 from allrail.measure.verify.refit import Change
 from allrail.measure.verify.verdict import Compared, Verdict
 from allrail.results.result import Result
+from allrail.scenario import load_any_fabric
+from allrail.scenario.dimensions import dimensions_of, within
 from allrail.simulation.api import simulate
 
 _MOST = 8
@@ -202,9 +204,6 @@ def _steps(
 
 def _dimensions(fabric: str, *, ranks: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Those of a fabric that the trace's ranks are on, and what was assumed for that."""
-    from allrail.scenario import load_any_fabric
-    from allrail.scenario.dimensions import dimensions_of, within
-
     loaded = dimensions_of(load_any_fabric(fabric))
     if loaded.npus < ranks:
         raise InputError(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from allrail.base.arguments import PathLike
 from allrail.base.errors import InputError
+from allrail.base.files import write_yaml
 from allrail.base.units import show_number
 from allrail.results.answer import renderers
 from allrail.results.table import Table
@@ -128,8 +129,6 @@ class Layouts(Table):
         """
         path = Path(path)
         if path.suffix in (".yaml", ".yml"):
-            from allrail.base.files import write_yaml
-
             write_yaml(path, self.scenario_for(path.parent))
         elif path.suffix in (".csv", ".parquet", ".json"):
             Table.write(self, path)

@@ -14,6 +14,7 @@ from allrail.base.errors import InputError
 from allrail.scenario import GraphFabric, ScenarioLike, load_any_fabric, load_scenario
 from allrail.search.require.candidate import Candidate
 from allrail.search.require.target import Target
+from allrail.simulation.graphs import cost
 from allrail.simulation.one import simulate_one
 
 
@@ -43,8 +44,6 @@ def cheapest(
 
 
 def _candidate(base: Any, target: Target, fabric: str, prices: Path | None) -> Candidate:
-    from allrail.simulation.graphs import cost
-
     loaded = load_any_fabric(fabric)
     usd = None
     if isinstance(loaded, GraphFabric):

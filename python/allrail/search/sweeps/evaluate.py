@@ -12,6 +12,7 @@ from allrail.base.errors import InputError
 from allrail.results.columns import COLLECTIVES, TRAFFIC, TRAINING, rates
 from allrail.results.training_result import TrainingResult
 from allrail.scenario import GraphFabric, Scenario, load_scenario
+from allrail.simulation.api import simulate
 
 if TYPE_CHECKING:
     from allrail.base.progress import Progress
@@ -77,8 +78,6 @@ def outcome(
 
 
 def _simulated(loaded: Scenario, progress: Progress | None) -> dict[str, Any]:
-    from allrail.simulation.api import simulate
-
     result = simulate(loaded, progress=progress)
     if isinstance(result, TrainingResult):
         return _training(result, loaded)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.results.accuracy import line_of
+
 if TYPE_CHECKING:
     from allrail.search.sweeps.study import Study
 
@@ -19,7 +21,6 @@ def known_line(study: Study) -> str | None:
     Args:
         study: What was swept.
     """
-    from allrail.results.accuracy import line_of
     from allrail.results.network_accuracy import network_error
 
     base = study.base

@@ -17,6 +17,7 @@ from allrail.results.answer import renderers
 from allrail.results.table import Table
 from allrail.scenario import Scenario
 from allrail.search.sweeps.journal import Journal
+from allrail.search.sweeps.pool import pooled
 from allrail.search.sweeps.study import Study, check_show, load_study
 from allrail.search.sweeps.table import ERROR, fields, frame, numbers
 from allrail.search.sweeps.tasks import Tasks, UnderWay, carry_out
@@ -167,7 +168,6 @@ def _results(
         from allrail.search.sweeps.ray import clustered
 
         return clustered(study.base, tasks, address=ray)
-    from allrail.search.sweeps.pool import pooled
 
     if workers is not None and workers < 1:
         raise InputError(

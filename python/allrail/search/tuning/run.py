@@ -24,6 +24,7 @@ from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.overrides import Sets
 from allrail.search.tuning.searcher import FAILED, Searcher, Trial, which
 from allrail.search.tuning.space import Knob, as_written, knobs, size
+from allrail.simulation.api import simulate
 
 TRIALS = 12
 _LARGEST_SEED = 100_000
@@ -143,8 +144,6 @@ def tune(
     Example:
         `allrail.tune("step.yaml", trials=20).best.sets`
     """
-    from allrail.simulation.api import simulate
-
     loaded = load_scenario(scenario, sets=sets)
     space = knobs(loaded)
 
