@@ -10,7 +10,7 @@
 //! other changes. It is computed with the processor's own instructions (`crc-fast`: carry-less multiplication
 //! of up to 512 bits at once, PMULL on ARM), else by tables.
 //!
-//! Links that protect what they carry have no trailers ([`Link::protects`](crate::port::link::Link::protects)):
+//! Links that protect what they carry have no trailers (`Link::protects`):
 //! TLS authenticates every record, and shared memory never leaves the host's own memory, where its bytes are
 //! as safe as the tensors that they come from.
 

@@ -3,50 +3,11 @@
 
 use std::time::Duration;
 
-use allrail_core::Bytes;
-use allrail_engine::Ordering;
-use allrail_engine::engine::{self, Coordination};
-use allrail_schedule::coordinate::agreed::AgreedPolicy;
-use allrail_schedule::coordinate::{self, CoordinationPolicy};
-use allrail_schedule::{Key, Order};
+use allrail_schedule::Key;
 
 use crate::shared::Me;
 use crate::state::State;
-use crate::{Launch, Node, RuntimeError, coordination, plans};
-
-/// After how many steps in the same order that order is frozen, where nothing is said of coordination.
-const FREEZE: u32 = 5;
-
-/// An engine whose launches are paired by their order: ranks agree on it as they are told to, or on each event,
-/// until it is frozen.
-///
-/// # Errors
-/// A coordination that cannot be.
-pub(crate) fn in_one_order(
-    engine: engine::Settings,
-    said: Option<&coordination::Coordination>,
-) -> Result<engine::Settings, RuntimeError> {
-    let (coordination, freeze) = match said {
-        Some(said) => (said.resolved().map_err(|error| plans::wrong(&error))?, None),
-        None => {
-            let policy = &AgreedPolicy;
-            let tensor = engine.tensor.policy().map_err(|error| plans::wrong(&error))?;
-            let defaults = policy.defaults();
-            // What sends tensors whole packs them itself, if at all.
-            let cuts = tensor.partition(&engine.tensor).is_some();
-            let threshold = if cuts { defaults.threshold } else { Bytes::default() };
-            let settings = coordinate::Settings { threshold, ..defaults };
-            (Coordination { policy, settings }, Some(FREEZE))
-        }
-    };
-    Ok(engine::Settings {
-        order: Order::STRICT,
-        ordering: Ordering::Common,
-        coordination: Some(coordination),
-        freeze,
-        ..engine
-    })
-}
+use crate::{Launch, Node, RuntimeError};
 
 impl Node {
     /// As [`submit`](Self::submit), or [`unused`](Self::unused), where others carry the data

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use allrail_engine::Broken;
+use allrail_schedule::ScheduleError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -75,6 +76,21 @@ impl RuntimeError {
 
     pub(crate) fn system(what: impl Into<String>, why: &std::io::Error) -> Self {
         Self::System { what: what.into(), why: why.to_string(), hint: files::hint(why) }
+    }
+
+    /// A schedule, a plan or an algorithm that cannot be.
+    pub(crate) fn schedule(error: &ScheduleError) -> Self {
+        match error {
+            ScheduleError::Field { field, value, why, hint } => {
+                Self::setting(field, value, why, hint)
+            }
+            ScheduleError::Collective(error) => {
+                let hint =
+                    "name others, or `auto`: `allrail plan` of such a scenario says which go";
+                Self::setting("schedule.algorithms", "...", error.to_string(), hint)
+            }
+            other => Self::setting("schedule.policy", "...", other.to_string(), "another policy"),
+        }
     }
 
     /// What to do, where that is known.

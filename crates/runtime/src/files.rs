@@ -5,31 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::Settings;
-
 /// What the nodes of this process need in all.
 static NEEDED: AtomicU64 = AtomicU64::new(0);
 
-/// Of a dimension: listeners for this host and for others, what wakes its port. Of a node: the same of control,
-/// and room for connections that are being made.
-const OF_DIMENSION: u64 = 4;
-const OF_NODE: u64 = 16;
-
-/// How many a node has open at the most.
-fn needed(settings: &Settings) -> u64 {
-    let others = |size: u32| u64::from(size.saturating_sub(1));
-    let data = settings.dimensions.iter().map(|one| others(one.size) + OF_DIMENSION);
-    others(settings.ranks) + data.sum::<u64>() + OF_NODE
+/// A node will be connected that has so many files open at the most.
+pub(crate) fn expect(files: u64) {
+    NEEDED.fetch_add(files, Ordering::Relaxed);
 }
 
-/// A node will be connected.
-pub(crate) fn expect(settings: &Settings) {
-    NEEDED.fetch_add(needed(settings), Ordering::Relaxed);
-}
-
-/// A node is gone.
-pub(crate) fn give_back(settings: &Settings) {
-    NEEDED.fetch_sub(needed(settings), Ordering::Relaxed);
+/// A node is gone that had so many.
+pub(crate) fn give_back(files: u64) {
+    NEEDED.fetch_sub(files, Ordering::Relaxed);
 }
 
 /// Whether there are too many open files, of this process or of the machine.
@@ -71,11 +57,11 @@ mod tests {
 
     #[test]
     fn the_hint_has_a_number_that_suffices_and_may_be_set() {
-        let settings = local(0, &[4, 8]);
-        assert_eq!(needed(&settings), 31 + 3 + 7 + 2 * OF_DIMENSION + OF_NODE);
-        expect(&settings);
-        assert!(NEEDED.load(Ordering::Relaxed) >= needed(&settings));
-        give_back(&settings);
+        let needed = local(0, &[4, 8]).open_files();
+        assert_eq!(needed, 31 + 3 + 7 + 2 * 4 + 16);
+        expect(needed);
+        assert!(NEEDED.load(Ordering::Relaxed) >= needed);
+        give_back(needed);
         let text = hint(&Error::from_raw_os_error(libc::EMFILE)).expect("a hint");
         assert!(text.contains("ulimit -n ") || text.contains("nofile"), "{text}");
         assert!(raise(1024, 2048, 4096).contains("`ulimit -n 2048`"));

@@ -490,15 +490,15 @@ impl Job {
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;
         settings.pack = pack_of(&settings, &tensor.pack)?;
         let parameters: TensorParameters = settings.tensor_parameters();
-        parameters.policy().map_err(|error| plans::wrong(&error))?;
+        parameters.policy().map_err(|error| RuntimeError::schedule(&error))?;
         if let Some(coordination) = &settings.coordination {
-            coordination.resolved().map_err(|error| plans::wrong(&error))?;
+            coordination.resolved().map_err(|error| RuntimeError::schedule(&error))?;
         }
         Ok(settings)
     }
 
     fn order(&self, here: &Here) -> Result<Order, RuntimeError> {
-        let wrong = |error| plans::wrong(&error);
+        let wrong = |error| RuntimeError::schedule(&error);
         match &self.schedule.order {
             Some(name) => queue::named(name).map_err(wrong),
             None if !here.plans.is_empty() => Ok(Order::PLANNED),
@@ -611,7 +611,7 @@ fn check_algorithms(
             RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
         })?;
     }
-    let each = said.each(dimensions.len()).map_err(|error| plans::wrong(&error))?;
+    let each = said.each(dimensions.len()).map_err(|error| RuntimeError::schedule(&error))?;
     for (d, (choice, dimension)) in each.into_iter().zip(dimensions).enumerate() {
         let Some(name) = choice.named() else { continue };
         let only = programs.named(&name).ok().and_then(Algorithm::ranks);
@@ -663,7 +663,7 @@ fn partition_of(
     wanted: &str,
     bytes: Option<Bytes>,
 ) -> Result<Option<Bytes>, RuntimeError> {
-    let policy = tensor::named(&settings.tensor).map_err(|error| plans::wrong(&error))?;
+    let policy = tensor::named(&settings.tensor).map_err(|error| RuntimeError::schedule(&error))?;
     if wanted != AUTO {
         return size_of("schedule.tensor.partition", wanted).map(Some);
     }

@@ -40,6 +40,7 @@
 //! ```
 
 mod auth;
+mod checks;
 pub mod checksum;
 mod clock;
 mod control;

@@ -90,7 +90,7 @@ impl Node {
         }
         check_pins(&settings)?;
         let engine = Engine::new(engine, plans)?;
-        files::expect(&settings);
+        files::expect(settings.open_files());
         let listening = Listening::new(&settings)?;
         let addresses = listening.addresses().iter().map(ToString::to_string).collect();
         let lines: Vec<Vec<u32>> =
@@ -139,7 +139,8 @@ impl Node {
         let links = std::mem::take(&mut connected.control);
         self.remember(links.values().map(|link| link.socket()));
         let notes = std::mem::take(&mut connected.notes);
-        self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
+        self.shared
+            .change(Me::Caller, |state| notes.into_iter().for_each(|one| state.log.note(one)));
         let control = Control::new(Arc::clone(&self.shared), links, &self.settings)?;
         life.threads.push(spawn("control", &self.shared, move || control.run())?);
         life.phase = Phase::Connected(Box::new(connected));
@@ -160,7 +161,7 @@ impl Node {
     /// # Errors
     /// It was not registered.
     pub fn registered(&self, key: Key) -> Result<(u64, u64), RuntimeError> {
-        let (dtype, elements) = self.shared.look().dtype_and_elements(key)?;
+        let (dtype, elements) = self.shared.look().tensors.dtype_and_elements(key)?;
         Ok((elements, u64::from(dtype.width())))
     }
 
@@ -176,7 +177,7 @@ impl Node {
         };
         let early = self.settings.early.count();
         self.shared.change(Me::Caller, |state| {
-            state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
+            state.allow_early(Bytes::new(early.saturating_add(state.tensors.bytes())));
             state.start()
         })?;
         let data = connected.data.into_iter().filter(|_| !self.settings.elsewhere);
@@ -245,7 +246,7 @@ impl Node {
     ) -> Result<u64, RuntimeError> {
         self.check_process()?;
         self.shared.change(Me::Caller, |state| {
-            let (dtype, registered) = state.dtype_and_elements(key)?;
+            let (dtype, registered) = state.tensors.dtype_and_elements(key)?;
             if elements != registered {
                 let why = format!(
                     "the tensor was registered with {registered}",
@@ -390,7 +391,7 @@ impl Node {
     /// What is recorded, from the oldest on: what [`replay`](crate::replay) takes, if none was overwritten.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        self.shared.look().records.iter().cloned().collect()
+        self.shared.look().log.records.iter().cloned().collect()
     }
 
     /// What is recorded, as spans of time.
@@ -453,7 +454,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
-        files::give_back(&self.settings);
+        files::give_back(self.settings.open_files());
     }
 }
 

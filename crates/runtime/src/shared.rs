@@ -78,12 +78,12 @@ impl Shared {
             time: self.clock.now().as_ps(),
             fault: state.fault().cloned(),
             dimensions,
-            tensors: state.tensor_reports(),
+            tensors: state.tensors.reports(),
             peers: state.peer_reports(),
             waits_for: state.waits_for(),
-            coordination: state.talked,
+            coordination: state.talk.count,
             frozen: state.engine.is_frozen(),
-            notes: state.notes().to_vec(),
+            notes: state.log.notes().to_vec(),
         }
     }
 

@@ -205,7 +205,7 @@ impl Control {
     fn say(&mut self, state: &mut State) {
         let epoch = self.epoch;
         self.say_end(state);
-        for (to, bytes) in state.said.drain(..) {
+        for (to, bytes) in state.talk.said.drain(..) {
             if let Some(peer) = self.peers.values_mut().find(|peer| peer.rank == to)
                 && peer.outbox.len() < MOST_UNSENT
             {
@@ -239,12 +239,12 @@ impl Control {
         let report = self.shared.report(settings.rank);
         let (records, names) = {
             let state = self.shared.look();
-            (state.records.iter().cloned().collect::<Vec<_>>(), state.names())
+            (state.log.records.iter().cloned().collect::<Vec<_>>(), state.tensors.names())
         };
         let recorded = (self.shared.clock.origin(), records.as_slice());
         if let Err(error) = flight::write(folder, &settings, &report, recorded, &names) {
             let what = format!("nothing could be written to {}: {error}", folder.display());
-            self.shared.change(Me::Control, |state| state.note(what));
+            self.shared.change(Me::Control, |state| state.log.note(what));
         }
     }
 

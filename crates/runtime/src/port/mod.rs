@@ -96,7 +96,7 @@ impl Port {
             && let Err(error) = pin::pin(cpu)
         {
             let what = format!("the thread of dimension {} is not on CPU {cpu}", self.number);
-            self.shared.change(me, |state| state.note(format!("{what}: {error}")));
+            self.shared.change(me, |state| state.log.note(format!("{what}: {error}")));
         }
         let mut events = [const {
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }
@@ -204,7 +204,7 @@ impl Port {
     fn send(&mut self) {
         let me = Me::Port(self.number);
         loop {
-            self.shared.change(me, |state| state.take_fresh(self.number, &mut self.fresh));
+            self.shared.change(me, |state| state.ports.take_fresh(self.number, &mut self.fresh));
             for peer in self.fresh.drain(..) {
                 self.flush.extend(self.places.get(&peer));
             }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use super::greeting::{Greeted, Greeting, Words};
-use super::handshake::Refused;
+use super::refused::Refused;
 use crate::auth::Secret;
 
 /// How many connections without a proof are kept at once.

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use socket2::Socket;
 
-use super::handshake::Refused;
+use super::refused::{Refused, VERSION};
 use crate::RuntimeError;
 use crate::auth::{self, Secret};
 
@@ -25,8 +25,6 @@ use crate::auth::{self, Secret};
 pub(super) const LENGTH: usize = 2 * auth::LENGTH;
 pub(super) type Words = [u8; LENGTH];
 
-/// The version of this and of the handshake that follows.
-pub(super) const VERSION: u8 = 3;
 /// How builds up to version 2 began, before their version.
 const OLD_MAGIC: &[u8] = b"arhs";
 

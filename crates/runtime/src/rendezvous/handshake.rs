@@ -25,9 +25,9 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 use socket2::Socket;
-use thiserror::Error;
 
-use super::greeting::{VERSION, Words};
+use super::greeting::Words;
+use super::refused::Refused;
 use super::stream::Stream;
 use crate::Settings;
 use crate::auth::{self, Secret};
@@ -103,28 +103,6 @@ impl Facts {
         let (rank, me) = (other.rank, self.rank);
         Some(format!("rank {rank} has another {what} than rank {me}: {theirs}, and not {mine}"))
     }
-}
-
-/// Why a connection is not one of this job.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Refused {
-    #[error("it does not speak allrail's protocol")]
-    Stranger,
-    #[error("it speaks TLS, and this rank does not: give all ranks the same `tls`")]
-    Tls,
-    #[error("it speaks version {0} of the handshake, and this build version {VERSION}")]
-    Version(u8),
-    #[error("it does not have the secret of this job")]
-    Secret,
-    #[error("it repeats what it has overheard")]
-    Repeats,
-    /// It has the secret, and is another than it should be.
-    #[error("{0}")]
-    Differs(String),
-    #[error("{0}")]
-    Io(String),
-    #[error("it has said nothing for too long")]
-    Late,
 }
 
 #[derive(Clone, Copy, PartialEq)]

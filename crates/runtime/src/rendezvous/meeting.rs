@@ -11,11 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
 use super::addresses::{dial, dial_locally, is_mine, reachable};
+use super::connected::{Connected, line};
 use super::door::{Door, Source};
 use super::greeting::{Greeted, Greeting};
-use super::handshake::{Facts, Handshake, Refused};
+use super::handshake::{Facts, Handshake};
+use super::listening::Listening;
+use super::refused::Refused;
 use super::stream::Stream;
-use super::{Connected, Listening, line};
 use crate::auth::Secret;
 use crate::port::link::Identity;
 use crate::{RuntimeError, Settings, files};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::addresses::dial_locally;
 use super::*;
+use crate::port::link::Link;
 use crate::settings::tests::local;
 
 /// What a stranger does with a connection.
@@ -176,11 +177,11 @@ fn strangers_learn_nothing() {
     let other = greeting::hello(
         &crate::auth::Secret::from_hex(&"5b".repeat(32)).expect("a secret"),
         at,
-        greeting::VERSION,
+        refused::VERSION,
     )
     .expect("random bytes");
     let secret = first.settings.secret().expect("a secret");
-    let elsewhere = greeting::hello(&secret, second.listening.addresses()[0], greeting::VERSION)
+    let elsewhere = greeting::hello(&secret, second.listening.addresses()[0], refused::VERSION)
         .expect("random bytes");
     let old = [b"arhs\x02".as_slice(), &[7; 600]].concat();
     let words: [&[u8]; 5] = [b"", b"arhs\x02", &other, &elsewhere, &old];
@@ -227,7 +228,7 @@ fn first_words_are_heard_once() {
     let all = starts(|one| one.shared_memory = false);
     let (secret, at) =
         (all[0].settings.secret().expect("a secret"), all[0].listening.addresses()[0]);
-    let hello = greeting::hello(&secret, at, greeting::VERSION).expect("random bytes");
+    let hello = greeting::hello(&secret, at, refused::VERSION).expect("random bytes");
     let say = |_| {
         let mut stream = TcpStream::connect(at).expect("it listens");
         stream.write_all(&hello).expect("it is there");

@@ -263,7 +263,7 @@ fn another_version_of_the_handshake_is_named() {
     settings.secret = secret("5a");
     settings.timeouts.connect = allrail_core::Time::from_us(2_000_000);
     settings.shared_memory = false;
-    for version in [1, 2, greeting::VERSION + 1] {
+    for version in [1, 2, refused::VERSION + 1] {
         let listening = Listening::new(&settings).expect("a free port");
         let mine = listening.addresses()[0];
         let words = match version {

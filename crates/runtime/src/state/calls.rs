@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, VecDeque};
 
 use allrail_collective::Operation;
 use allrail_core::counted;
-use allrail_engine::engine::Call;
-use allrail_engine::{Broken, Dtype};
+use allrail_engine::Dtype;
 use allrail_schedule::Key;
 
-use super::progress::Times;
-use super::{CALLS, State};
+use super::times::Times;
+use crate::error::RuntimeError;
 use crate::memory::Memory;
-use crate::record::What;
-use crate::{Fault, FaultKind, RuntimeError};
 
-/// How many calls that are over wait for [`State::take_completions`]; of older ones only waiting tells.
+/// How many calls that are over wait for [`Calls::take_finished`]; of older ones only waiting tells.
 const MOST_FINISHED: usize = 1 << 16;
 
 /// The ticket of the first call with a name.
 const NAMED: u64 = Key::CALLS;
+
+/// In the last word of a rank, and in signs of life: how many calls are over there. No tensor has this key.
+pub(super) const CALLS: Key = Key(0);
 
 /// A name with a call under way.
 pub(super) struct Named {
@@ -34,13 +34,13 @@ pub(super) struct Named {
 }
 
 /// A call under way.
-struct Open {
-    memory: Memory,
-    operation: Operation,
-    elements: u64,
-    dtype: Dtype,
+pub(super) struct Open {
+    pub(super) memory: Memory,
+    pub(super) operation: Operation,
+    pub(super) elements: u64,
+    pub(super) dtype: Dtype,
     /// What was asked for, where that is something else, for people.
-    asked: Option<String>,
+    pub(super) asked: Option<String>,
 }
 
 /// The calls of this rank.
@@ -55,12 +55,73 @@ pub(super) struct Calls {
     finished: VecDeque<u64>,
     times: Times,
     /// What the engine is just told of.
-    beginning: Option<(Memory, Dtype)>,
+    pub(super) beginning: Option<(Memory, Dtype)>,
 }
 
 impl Calls {
-    pub(super) fn beginning(&self) -> Option<(Memory, Dtype)> {
-        self.beginning
+    /// The ticket and the key of the next call, of a name if it has one.
+    pub(super) fn next(&self, name: Option<&str>) -> (u64, Key) {
+        match name {
+            None => (self.made, Key::call(self.made)),
+            Some(name) => (NAMED + self.made_named, Key::of(name)),
+        }
+    }
+
+    /// The next call begins: without a name, or as the `count`-th of its name.
+    pub(super) fn begin(&mut self, open: Open, named: Option<(&str, u64)>, at: u64) {
+        let (ticket, key) = self.next(named.map(|(name, _)| name));
+        self.open.insert(ticket, open);
+        match named {
+            None => {
+                self.made += 1;
+                self.times.push(at);
+            }
+            Some((name, count)) => {
+                self.named.insert(key, Named { name: name.to_owned(), ticket, count, at });
+                self.made_named += 1;
+            }
+        }
+    }
+
+    /// The last call was not begun after all.
+    pub(super) fn withdraw(&mut self, ticket: u64, name: Option<&str>) {
+        self.open.remove(&ticket);
+        match name {
+            None => {
+                self.made -= 1;
+                self.times.pop();
+            }
+            Some(name) => {
+                self.made_named -= 1;
+                self.named.remove(&Key::of(name));
+            }
+        }
+    }
+
+    /// A call is over: the memory that it was in, if one of this key was under way.
+    pub(super) fn done(&mut self, key: Key) -> Option<Option<Memory>> {
+        let number = self.ticket_of(key)?;
+        self.named.remove(&key);
+        let open = self.open.remove(&number);
+        if self.finished.len() >= MOST_FINISHED {
+            self.finished.pop_front();
+        }
+        self.finished.push_back(number);
+        Some(open.map(|open| open.memory))
+    }
+
+    /// Whether a call is under way.
+    ///
+    /// # Errors
+    /// No call has this ticket.
+    pub(super) fn is_open(&self, ticket: u64) -> Result<bool, RuntimeError> {
+        let named = ticket.checked_sub(NAMED);
+        if named.map_or(ticket >= self.made, |number| number >= self.made_named) {
+            let why = format!("{} calls were made", self.made + self.made_named);
+            let hint = "wait for what `call` has returned";
+            return Err(RuntimeError::setting("call", ticket, why, hint));
+        }
+        Ok(self.open.contains_key(&ticket))
     }
 
     /// All calls before this one are over.
@@ -68,14 +129,24 @@ impl Calls {
         self.open.range(..NAMED).next().map_or(self.made, |(number, _)| *number)
     }
 
+    /// The last call without a name that is under way.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.open.range(..NAMED).next_back().map(|(number, _)| *number)
+    }
+
     /// Names with a call under way.
     pub(super) fn named(&self) -> impl Iterator<Item = (Key, &Named)> + '_ {
         self.named.iter().map(|(key, one)| (*key, one))
     }
 
+    /// The call under way of a name.
+    pub(super) fn of_name(&self, key: Key) -> Option<&Named> {
+        self.named.get(&key)
+    }
+
     /// The name of a key, while a call of it is under way.
     pub(super) fn name(&self, key: Key) -> Option<&str> {
-        self.named.get(&key).map(|one| one.name.as_str())
+        self.of_name(key).map(|one| one.name.as_str())
     }
 
     /// What people call a call without a name.
@@ -98,6 +169,11 @@ impl Calls {
         }
     }
 
+    /// Whether an exchange of this key is a call.
+    pub(super) fn is_call(&self, key: Key) -> bool {
+        self.ticket_of(key).is_some()
+    }
+
     /// How many were made, and when the last ones were.
     pub(super) fn made(&self) -> (u64, &Times) {
         (self.made, &self.times)
@@ -105,144 +181,5 @@ impl Calls {
 
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.finished.drain(..)
-    }
-}
-
-impl State {
-    /// The next call, of a name if it has one, in this memory; returns its ticket.
-    pub(crate) fn call(
-        &mut self,
-        (call, name): (&Call<'_>, Option<&str>),
-        dtype: Dtype,
-        memory: Memory,
-    ) -> Result<u64, RuntimeError> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone().into());
-        }
-        let (ticket, key) = match name {
-            None => (self.calls.made, Key::call(self.calls.made)),
-            Some(name) => (NAMED + self.calls.made_named, Key::of(name)),
-        };
-        if let Some(Named { name, count, .. }) = self.calls.named.get(&key) {
-            return Err(Broken::NotDone { name: name.clone(), generation: count - 1 }.into());
-        }
-        if self.in_use.take(memory, key).is_err() {
-            let why = "another exchange that is under way has some of this memory";
-            let at = name.map_or_else(|| format!("call {ticket}"), str::to_owned);
-            return Err(RuntimeError::setting("memory", at, why, "wait for that one first"));
-        }
-        let (operation, elements, at) =
-            (call.operation, call.shape.iter().product(), self.clock.machine());
-        let ranks = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
-        let asked = call.signature.map(|signature| signature.told(ranks));
-        self.calls.open.insert(ticket, Open { memory, operation, elements, dtype, asked });
-        match name {
-            None => {
-                self.calls.made += 1;
-                self.calls.times.push(at);
-            }
-            Some(name) => {
-                let count = self.engine.begun(key).unwrap_or(0) + 1;
-                self.calls.named.insert(key, Named { name: name.to_owned(), ticket, count, at });
-                self.calls.made_named += 1;
-            }
-        }
-        if self.peers.len() == 1 {
-            self.call_done(key);
-            return Ok(ticket);
-        }
-        self.calls.beginning = Some((memory, dtype));
-        let mut todo = std::mem::take(&mut self.todo);
-        let now = self.clock.now();
-        let made = match name {
-            None => self.engine.call(now, call, &mut todo),
-            Some(name) => self.engine.call_named(now, (name, call), &mut todo),
-        };
-        if made.is_ok() {
-            let (root, priority) = (call.root, call.priority);
-            let name = name.map(str::to_owned);
-            let signature = call.signature;
-            let called =
-                What::Called { name, operation, root, dtype, elements, priority, signature };
-            self.records.push_all(now, called, &todo);
-        }
-        self.carry_out(&mut todo);
-        self.todo = todo;
-        self.calls.beginning = None;
-        if let Err(broken) = made {
-            self.calls.open.remove(&ticket);
-            match name {
-                None => {
-                    self.calls.made -= 1;
-                    self.calls.times.pop();
-                }
-                Some(_) => {
-                    self.calls.made_named -= 1;
-                    self.calls.named.remove(&key);
-                }
-            }
-            self.in_use.give_back(memory);
-            return Err(broken.into());
-        }
-        self.settle();
-        if !self.left.is_empty() {
-            self.check_calls_left();
-        }
-        Ok(ticket)
-    }
-
-    /// Whether the next call of a name has to wait.
-    pub(crate) fn is_undecided(&self, name: &str) -> bool {
-        self.fault.is_none() && self.engine.is_undecided(name)
-    }
-
-    /// Whether an exchange of this key is a call.
-    pub(super) fn is_call(&self, key: Key) -> bool {
-        self.calls.ticket_of(key).is_some()
-    }
-
-    pub(super) fn call_done(&mut self, key: Key) {
-        let Some(number) = self.calls.ticket_of(key) else { return };
-        self.calls.named.remove(&key);
-        if let Some(open) = self.calls.open.remove(&number) {
-            self.in_use.give_back(open.memory);
-        }
-        if self.calls.finished.len() >= MOST_FINISHED {
-            self.calls.finished.pop_front();
-        }
-        self.calls.finished.push_back(number);
-        self.wakes.waiters = true;
-    }
-
-    /// Whether a call is over; an error where it never will be.
-    pub(crate) fn poll_call(&self, number: u64) -> Result<bool, RuntimeError> {
-        let named = number.checked_sub(NAMED);
-        if named.map_or(number >= self.calls.made, |number| number >= self.calls.made_named) {
-            let why = format!("{} calls were made", self.calls.made + self.calls.made_named);
-            let hint = "wait for what `call` has returned";
-            return Err(RuntimeError::setting("call", number, why, hint));
-        }
-        if !self.calls.open.contains_key(&number) {
-            return Ok(true);
-        }
-        match &self.fault {
-            Some(fault) if self.is_quiet() => Err(fault.clone().into()),
-            Some(_) | None => Ok(false),
-        }
-    }
-
-    /// Whether everyone whom the calls under way need is there.
-    pub(super) fn check_calls_left(&mut self) {
-        let named: Vec<(Key, u64)> =
-            self.calls.named.iter().map(|(key, one)| (*key, one.count)).collect();
-        named.into_iter().for_each(|(key, count)| self.check_left(key, count));
-        let newest = self.calls.open.range(..NAMED).next_back();
-        let Some(newest) = newest.map(|(number, _)| *number) else { return };
-        let short = |done: &BTreeMap<Key, u64>| done.get(&CALLS).is_none_or(|n| *n <= newest);
-        let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
-        if let Some(peer) = gone.map(|(peer, _)| *peer) {
-            let what = format!("rank {peer} has closed its node, and call {newest} needs it");
-            self.end(Fault { kind: FaultKind::Left, rank: Some(peer), tensor: None, what });
-        }
     }
 }

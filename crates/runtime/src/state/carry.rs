@@ -1,15 +1,16 @@
 //! Does what the engine wants, in the order in which it wants it.
 
 use allrail_collective::StageRef;
-use allrail_engine::engine::{Action, Event, Stopped};
-use allrail_engine::{Broken, CollectiveId, Dtype, Refused, SignatureHash};
-use allrail_schedule::coordinate::{Cause, wire};
+use allrail_engine::engine::{Action, Event};
+use allrail_engine::{CollectiveId, Dtype, Refused, SignatureHash};
+use allrail_schedule::coordinate::wire;
 use allrail_schedule::{Key, OperationName};
 
+use super::State;
+use super::carrying::Live;
 use super::outgoing::Sending;
-use super::{Launch, Live, State};
+use super::ports::Launch;
 use crate::memory::Buffer;
-use crate::{Fault, FaultKind};
 
 impl State {
     pub(super) fn carry_out(&mut self, todo: &mut Vec<Action>) {
@@ -18,26 +19,25 @@ impl State {
                 Action::Send { to, payload } => {
                     let mut bytes = Vec::new();
                     if wire::encode(&payload, &mut bytes).is_ok() {
-                        self.said.push_back((self.peers[to as usize], bytes));
-                        self.talked += 1;
+                        self.talk.say(self.group.peers[to as usize], bytes);
                         self.wakes.control = true;
                     }
                 }
                 Action::Begin { id, operation, part, .. } if self.elsewhere.is_some() => {
-                    self.named.insert(id, operation);
+                    self.carrying.named.insert(id, operation);
                     self.elsewhere.iter_mut().for_each(|one| one.begin(id, part.clone()));
                 }
                 Action::Begin { id, operation, priority, signature, part } => {
                     self.begin(id, operation, priority, signature);
-                    let opened = self.operations.open(operation, signature, part);
+                    let opened = self.carrying.operations.open(operation, signature, part);
                     // What was kept for it makes room.
-                    self.wakes.ports |= std::mem::take(&mut self.stalled);
+                    self.wakes.ports |= std::mem::take(&mut self.carrying.stalled);
                     if let Err(refused) = opened {
                         // A frame that came before it.
                         self.refuse_kept(operation, &refused);
                     }
                 }
-                Action::Run(run) => match self.named.get(&run.collective).copied() {
+                Action::Run(run) => match self.carrying.named.get(&run.collective).copied() {
                     Some(operation) if self.elsewhere.is_some() => {
                         self.hand_over(&run, operation);
                     }
@@ -45,25 +45,26 @@ impl State {
                     None => {}
                 },
                 Action::Over { id, .. } if self.elsewhere.is_some() => {
-                    self.named.remove(&id);
+                    self.carrying.named.remove(&id);
                     self.elsewhere.iter_mut().for_each(|one| one.over(id));
                 }
                 Action::Over { id, operation } => {
-                    self.named.remove(&id);
-                    self.live.remove(&operation);
-                    if let Err(refused) = self.operations.close(operation) {
-                        self.note(refused.to_string());
+                    self.carrying.named.remove(&id);
+                    self.carrying.live.remove(&operation);
+                    if let Err(refused) = self.carrying.operations.close(operation) {
+                        self.log.note(refused.to_string());
                     }
                 }
                 Action::Done { key, generation } => {
-                    if self.is_call(key) {
+                    if self.calls.is_call(key) {
                         self.call_done(key);
                     } else {
                         self.tensor_done(key, generation);
                     }
                     let group = self.engine.settings().group;
                     if self.elsewhere.is_none()
-                        && let Err(refused) = self.operations.exchanged(group, key, generation)
+                        && let Err(refused) =
+                            self.carrying.operations.exchanged(group, key, generation)
                     {
                         let epoch = self.engine.settings().epoch;
                         let name = OperationName { epoch, group, key, generation, part: 0 };
@@ -72,7 +73,7 @@ impl State {
                 }
                 Action::Idle { keys } => {
                     let group = self.engine.settings().group;
-                    keys.into_iter().for_each(|key| self.operations.forget(group, key));
+                    keys.into_iter().for_each(|key| self.carrying.operations.forget(group, key));
                 }
                 Action::Warn { key, missing } => self.warn(key, &missing),
                 Action::Stop(stopped) => self.stopped(&stopped),
@@ -82,17 +83,20 @@ impl State {
 
     /// Ranks are late; nothing is wrong yet.
     fn warn(&mut self, key: Key, missing: &[u32]) {
-        let name = self.tensors.get(&key).map_or("?", |one| one.name.as_str());
-        let ranks: Vec<String> =
-            missing.iter().take(8).map(|place| self.peers[*place as usize].to_string()).collect();
-        self.note(format!("tensor `{name}` waits for rank {}", ranks.join(", ")));
+        let name = self.tensors.get(key).map_or("?", |one| one.name.as_str());
+        let ranks: Vec<String> = missing
+            .iter()
+            .take(8)
+            .map(|place| self.group.peers[*place as usize].to_string())
+            .collect();
+        self.log.note(format!("tensor `{name}` waits for rank {}", ranks.join(", ")));
     }
 
     /// A frame was kept that should not have come.
     fn refuse_kept(&mut self, operation: OperationName, refused: &Refused) {
         match refused.from() {
             Some(from) => self.refuse_frame(from, operation, refused),
-            None => self.note(refused.to_string()),
+            None => self.log.note(refused.to_string()),
         }
     }
 
@@ -105,12 +109,12 @@ impl State {
     ) {
         let mut buffer = Buffer::default();
         let mut dtype = Dtype::Uint8;
-        if let Some((memory, of_call)) = self.calls.beginning() {
+        if let Some((memory, of_call)) = self.calls.beginning {
             dtype = of_call;
             buffer.push(memory);
         }
         for slice in self.engine.slices(id).unwrap_or_default() {
-            let Some(tensor) = self.tensors.get(&slice.key) else { continue };
+            let Some(tensor) = self.tensors.get(slice.key) else { continue };
             dtype = tensor.dtype;
             let width = u64::from(dtype.width());
             let byte =
@@ -119,95 +123,46 @@ impl State {
                 buffer.push(memory.part(byte(slice.elements.start)..byte(slice.elements.end)));
             }
         }
-        self.named.insert(id, operation);
-        self.live.insert(operation, Live { id, dtype, buffer, priority, signature });
+        self.carrying.begin(operation, Live { id, dtype, buffer, priority, signature });
     }
 
     fn launch(&mut self, port: u32, launch: Launch) {
-        if let Some(launched) = &mut self.launched {
-            launched[port as usize].push(launch);
-        }
-        self.ports[port as usize].taken = Some(launch);
-        self.running.insert(launch, port);
-        if let Err(refused) = self.operations.begin(launch.0, launch.1) {
-            self.note(refused.to_string());
+        self.ports.take(port, launch);
+        self.carrying.running.insert(launch, port);
+        if let Err(refused) = self.carrying.operations.begin(launch.0, launch.1) {
+            self.log.note(refused.to_string());
         }
         self.advance(launch);
     }
 
     /// A message that was handed out is done.
     pub(super) fn done(&mut self, Sending { operation, chunk, place }: Sending) {
-        if self.fault.is_some() {
+        if self.ending.is_over() {
             return;
         }
-        match self.operations.done(operation, chunk, place) {
+        match self.carrying.operations.done(operation, chunk, place) {
             Ok(at) => self.advance((operation, at)),
-            Err(refused) => self.note(refused.to_string()),
+            Err(refused) => self.log.note(refused.to_string()),
         }
     }
 
     /// Tells the engine of a port that is free, and of a stage that is over.
     fn advance(&mut self, launch: Launch) {
-        let Some(port) = self.running.get(&launch).copied() else { return };
+        let Some(port) = self.carrying.running.get(&launch).copied() else { return };
         let (operation, at): (OperationName, StageRef) = launch;
-        let over = self.operations.is_over(operation, at);
+        let over = self.carrying.operations.is_over(operation, at);
         // With names, a link that has nothing to send serves another stage.
-        let free = over || (self.is_tagged() && !self.operations.is_sending(operation, at));
-        let id = self.live.get(&operation).map(|live| live.id);
+        let free =
+            over || (self.is_tagged() && !self.carrying.operations.is_sending(operation, at));
+        let id = self.carrying.live.get(&operation).map(|live| live.id);
         if over {
-            self.running.remove(&launch);
+            self.carrying.running.remove(&launch);
         }
-        if free && self.ports[port as usize].taken == Some(launch) {
-            self.ports[port as usize].taken = None;
+        if free && self.ports.free(port, launch) {
             self.tell_or_note(Event::PortFree { port });
         }
-        if let Some(id) = id.filter(|_| over && self.fault.is_none()) {
+        if let Some(id) = id.filter(|_| over && !self.ending.is_over()) {
             self.tell_or_note(Event::StageOver { id, at });
         }
-    }
-
-    pub(super) fn tell_or_note(&mut self, event: Event) {
-        if let Err(broken) = self.tell_alone(event)
-            && self.fault.is_none()
-        {
-            self.note(broken.to_string());
-        }
-    }
-
-    fn stopped(&mut self, stopped: &Stopped) {
-        if self.fault.is_some() {
-            return;
-        }
-        let fault = self.cause.take().unwrap_or_else(|| self.fault_of(&stopped.error));
-        self.stop(fault);
-    }
-
-    /// In the words of the engine, where nobody else has any. It counts places of the group.
-    fn fault_of(&self, error: &Broken) -> Fault {
-        let rank_of = |place: &u32| self.peers.get(*place as usize).copied();
-        let (kind, rank, tensor) = match error {
-            Broken::Fault(Cause::Lost { rank }) => (FaultKind::Died, rank_of(rank), None),
-            Broken::Fault(Cause::Failed { by, about, .. }) => {
-                (FaultKind::Stopped, rank_of(by), about.tensor.clone())
-            }
-            Broken::Fault(Cause::Frame { from, about, .. }) => {
-                (FaultKind::BadFrame, rank_of(from), about.tensor.clone())
-            }
-            // Its words name what it is about.
-            Broken::Fault(Cause::Differs { .. }) => (FaultKind::Differs, None, None),
-            Broken::Fault(Cause::Word { from }) => (FaultKind::BadFrame, rank_of(from), None),
-            Broken::Fault(Cause::Mismatch { tensor, .. }) => {
-                (FaultKind::Differs, None, Some(tensor.clone()))
-            }
-            Broken::Fault(Cause::Rank { by, .. }) => (FaultKind::Stopped, rank_of(by), None),
-            Broken::Silent { ranks, .. } => {
-                (FaultKind::Silent, ranks.first().and_then(rank_of), None)
-            }
-            Broken::Stalled { name, missing } => {
-                (FaultKind::Stopped, missing.first().and_then(rank_of), Some(name.clone()))
-            }
-            _ => (FaultKind::Stopped, None, None),
-        };
-        Fault { kind, rank, tensor, what: error.to_string() }
     }
 }

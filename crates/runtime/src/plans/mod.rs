@@ -14,6 +14,9 @@
 //! A plan that is given and names no sizes holds from half its own on, up to the next one's; the largest holds for
 //! all that is larger. Where no given plan holds, the node makes its own.
 
+mod given;
+mod one_order;
+
 use std::collections::BTreeSet;
 
 use allrail_collective::rank::Plans;
@@ -23,14 +26,17 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Ordering;
 use allrail_engine::engine;
-use allrail_fabric::Dimension;
 use allrail_schedule::algorithms::{self, Preference};
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::finish;
 use allrail_schedule::{Algorithms, Request, ScheduleError, plan};
-use serde_json::Value;
 
-use crate::{RuntimeError, Settings, elsewhere};
+pub(crate) use self::given::{check_given, largest_all_reduce};
+
+use self::given::given;
+use self::one_order::in_one_order;
+use crate::error::RuntimeError;
+use crate::settings::Settings;
 
 /// How many parts of plans, one a size, are kept.
 const ROOM: usize = 1024;
@@ -85,7 +91,7 @@ pub(crate) fn time(
     operation: Operation,
     size: Bytes,
 ) -> Result<Time, RuntimeError> {
-    finish(&request(settings, operation, size)).map_err(|error| wrong(&error))
+    finish(&request(settings, operation, size)).map_err(|error| RuntimeError::schedule(&error))
 }
 
 /// What the settings say of algorithms. They are named for all-reduces; another operation may not be among what
@@ -154,25 +160,10 @@ pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), 
         ..engine::Settings::default()
     };
     let engine = match settings.elsewhere {
-        true => elsewhere::in_one_order(engine, settings.coordination.as_ref())?,
+        true => in_one_order(engine, settings.coordination.as_ref())?,
         false => engine,
     };
     Ok((engine, table(settings.rank, all)?))
-}
-
-pub(crate) fn wrong(error: &ScheduleError) -> RuntimeError {
-    match error {
-        ScheduleError::Field { field, value, why, hint } => {
-            RuntimeError::setting(field, value, why, hint)
-        }
-        ScheduleError::Collective(error) => {
-            let hint = "name others, or `auto`: `allrail plan` of such a scenario says which go";
-            RuntimeError::setting("schedule.algorithms", "...", error.to_string(), hint)
-        }
-        other => {
-            RuntimeError::setting("schedule.policy", "...", other.to_string(), "another policy")
-        }
-    }
 }
 
 /// The plans for an operation over all dimensions.
@@ -194,7 +185,7 @@ pub(crate) fn of(
             Ok(CollectivePlan { sizes: Some(sizes), ..whole.for_size(size)? })
         };
         let cut: Result<Vec<_>, CollectiveError> = rest.into_iter().map(cut).collect();
-        all.extend(cut.map_err(|error| wrong(&error.into()))?);
+        all.extend(cut.map_err(|error| RuntimeError::schedule(&error.into()))?);
     }
     all.extend(given);
     all.sort_by_key(|plan| plan.holds_for().from);
@@ -212,87 +203,11 @@ fn without(range: SizeRange, other: SizeRange) -> impl Iterator<Item = SizeRange
         .map(|(from, to, _)| SizeRange { from, to })
 }
 
-/// The plans that were given for an operation, by size, each with the sizes that it holds for.
-fn given(settings: &Settings, operation: Operation) -> Result<Vec<CollectivePlan>, RuntimeError> {
-    check_given(settings)?;
-    let of_it = settings.plans.iter().filter(|plan| plan.operation == operation);
-    let mut plans: Vec<CollectivePlan> = of_it.cloned().collect();
-    plans.sort_by_key(|plan| (plan.size, plan.holds_for().from));
-    let sizes: Vec<Bytes> = plans.iter().map(|plan| plan.size).collect();
-    let from = |plan: &CollectivePlan| Bytes::new((plan.size.count() / 2).max(1));
-    let starts: Vec<Bytes> =
-        plans.iter().map(|plan| plan.sizes.map_or(from(plan), |sizes| sizes.from)).collect();
-    for (i, plan) in plans.iter_mut().enumerate().filter(|(_, plan)| plan.sizes.is_none()) {
-        let before = i.checked_sub(1).map_or(0, |i| sizes[i].count());
-        let after = starts.get(i + 1).map_or(u64::MAX, |next| next.count() - 1);
-        let from = from(plan).max(Bytes::new(before.saturating_add(1)));
-        plan.sizes = Some(SizeRange { from, to: Bytes::new(after).max(plan.size) });
-    }
-    for pair in plans.windows(2) {
-        let (one, next) = (pair[0].holds_for(), pair[1].holds_for());
-        if next.from <= one.to || pair[0].size == pair[1].size {
-            let why = format!("two plans for {operation} hold for it: those of {one} and {next}");
-            let hint = "keep one of them, or give both `sizes` that do not overlap";
-            return Err(RuntimeError::setting("plan", next.from, why, hint));
-        }
-    }
-    Ok(plans)
-}
-
-/// The largest size of an all-reduce that a plan was given for.
-pub(crate) fn largest_all_reduce(settings: &Settings) -> Option<Bytes> {
-    let of_it = settings.plans.iter().filter(|plan| plan.operation == Operation::AllReduce);
-    of_it.map(|plan| plan.size).max()
-}
-
-/// Refuses plans for another fabric, or over a part of it.
-pub(crate) fn check_given(settings: &Settings) -> Result<(), RuntimeError> {
-    const ANEW: &str = "make it anew with `allrail plan`, for the fabric and the ranks of this job";
-    let ours = settings.fabric().dimensions;
-    let sizes = |all: &[Dimension]| {
-        all.iter().map(|one| one.size.to_string()).collect::<Vec<_>>().join("×")
-    };
-    for plan in &settings.plans {
-        let theirs = &plan.fabric.dimensions;
-        if sizes(theirs) != sizes(&ours) {
-            let (ranks, size) = (settings.ranks, sizes(&ours));
-            let why = format!("the plan is for so many ranks, and this job has {size} = {ranks}");
-            return Err(RuntimeError::setting("plan.fabric", sizes(theirs), why, ANEW));
-        }
-        for (d, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
-            let Some((key, theirs, ours)) = differs(theirs, ours) else { continue };
-            let field = format!("plan.fabric.dimensions[{d}].{key}");
-            let why = format!("the plan was made for it, and the job's fabric has {ours}");
-            return Err(RuntimeError::setting(field, theirs, why, ANEW));
-        }
-        if plan.dimensions.len() != ours.len() {
-            let names: Vec<String> = plan.dimensions.iter().map(|one| one.name()).collect();
-            let why = "the plan spans these dimensions only, and ranks exchange over all";
-            return Err(RuntimeError::setting("plan.dimensions", names.join(", "), why, ANEW));
-        }
-        plan.check()
-            .map_err(|error| RuntimeError::setting("plan", plan.size, error.to_string(), ANEW))?;
-    }
-    Ok(())
-}
-
-/// The first key in which two dimensions differ, with both values.
-fn differs(one: &Dimension, other: &Dimension) -> Option<(String, Value, Value)> {
-    let (one, other) = (serde_json::to_value(one).ok()?, serde_json::to_value(other).ok()?);
-    let (Value::Object(one), Value::Object(mut other)) = (one, other) else { return None };
-    for (key, value) in one {
-        let theirs = other.remove(&key).unwrap_or_default();
-        if theirs != value {
-            return Some((key, value, theirs));
-        }
-    }
-    other.into_iter().next().map(|(key, value)| (key, Value::Null, value))
-}
-
 /// The plans that the node makes, for every size.
 fn made(settings: &Settings, operation: Operation) -> Result<Vec<CollectivePlan>, RuntimeError> {
     let grid: Vec<u64> = (10..=32).step_by(2).map(|power| 1 << power).collect();
-    let named = by_size(settings, operation, &grid).map_err(|error| wrong(&error))?;
+    let named =
+        by_size(settings, operation, &grid).map_err(|error| RuntimeError::schedule(&error))?;
     // From where on it is cut as at a size of the grid.
     let mut cuts: Vec<(u64, u64)> = vec![(1, grid[0])];
     for pair in grid.windows(2) {
@@ -317,7 +232,7 @@ fn made(settings: &Settings, operation: Operation) -> Result<Vec<CollectivePlan>
         Ok(CollectivePlan { sizes, ..plan(&request)? })
     };
     let plans: Result<Vec<_>, ScheduleError> = starts.iter().copied().zip(ends).map(plan).collect();
-    plans.map_err(|error| wrong(&error))
+    plans.map_err(|error| RuntimeError::schedule(&error))
 }
 
 /// The algorithms of all sizes: from each size on those beside it.
