@@ -68,6 +68,7 @@ mod shared;
 mod state;
 mod tensor;
 mod timeline;
+mod waiting;
 mod warning;
 
 pub use error::{Fault, FaultKind, RuntimeError};

@@ -1,7 +1,14 @@
 use allrail_collective::Operation;
 use serde_json::json;
 
+use allrail_collective::CollectivePlan;
+use allrail_fabric::Fabric;
+use allrail_schedule::Order;
+use allrail_schedule::tensor::TensorParameters;
+
 use super::*;
+use crate::plans;
+use crate::settings::Settings;
 
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn job(keys: Value) -> Job {

@@ -1,6 +1,6 @@
 //! All connections of a rank while they are made: whom it dials, who has dialled it, and who is missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -15,6 +15,7 @@ use super::connected::{Connected, line};
 use super::door::{Door, Source};
 use super::greeting::{Greeted, Greeting};
 use super::handshake::{Facts, Handshake};
+use super::lines::{Line, Lines};
 use super::listening::Listening;
 use super::refused::Refused;
 use super::stream::Stream;
@@ -32,9 +33,6 @@ const SLICE: Duration = Duration::from_millis(100);
 const MAX_ACCEPTED: usize = 1024;
 /// How often a rank is tried on this host before it is reached over TCP.
 const LOCAL_TRIES: u32 = 8;
-
-/// For control where there is no dimension.
-type Line = (u32, Option<u32>);
 
 enum Dial {
     /// Until then nothing is tried.
@@ -70,10 +68,7 @@ pub(super) struct Meeting<'a> {
     door: Door,
     /// Whoever has the secret and has not said who it is.
     talking: Vec<(String, Handshake)>,
-    awaited: BTreeSet<Line>,
-    connected: Connected,
-    /// Where those that have dialled came from.
-    froms: BTreeMap<Line, String>,
+    lines: Lines,
     deadline: Instant,
 }
 
@@ -111,13 +106,7 @@ impl<'a> Meeting<'a> {
             listening,
             dialled,
             talking: Vec::new(),
-            awaited,
-            connected: Connected {
-                control: BTreeMap::new(),
-                data: sizes.iter().map(|_| BTreeMap::new()).collect(),
-                notes: Vec::new(),
-            },
-            froms: BTreeMap::new(),
+            lines: Lines::new(awaited, sizes.len()),
             deadline: Instant::now() + settings.connect_timeout(),
         })
     }
@@ -140,13 +129,14 @@ impl<'a> Meeting<'a> {
                 count = counted(count, "connection"),
                 were = either(&count, "was", "were")
             );
-            self.connected.notes.push(note);
+            self.lines.connected.notes.push(note);
         }
-        Ok(self.connected)
+        Ok(self.lines.connected)
     }
 
     fn is_complete(&self) -> bool {
-        self.awaited.is_empty() && self.dialled.iter().all(|one| matches!(one.dial, Dial::Done))
+        self.lines.awaited.is_empty()
+            && self.dialled.iter().all(|one| matches!(one.dial, Dial::Done))
     }
 
     fn step(&mut self) -> Result<(), RuntimeError> {
@@ -327,7 +317,10 @@ impl<'a> Meeting<'a> {
                 Ok(None) => place += 1,
                 Ok(Some(facts)) => {
                     let (from, talk) = self.talking.swap_remove(place);
-                    self.keep((facts.rank, facts.dimension), from, talk)?;
+                    let line = (facts.rank, facts.dimension);
+                    if !self.lines.keep(line, from, talk, self.settings)? {
+                        self.door.refuse(&format!("rank {}", facts.rank), "it has connected again");
+                    }
                 }
                 // It has the secret: so it is of this job, or was meant to be.
                 Err(Refused::Differs(what)) => return Err(differs(what, None)),
@@ -337,56 +330,6 @@ impl<'a> Meeting<'a> {
                 }
             }
         }
-        Ok(())
-    }
-
-    fn keep(&mut self, line: Line, from: String, talk: Handshake) -> Result<(), RuntimeError> {
-        // Words of control go over TCP: the network's acknowledgements tell a lost link.
-        let fits = line.1.is_some() || !talk.is_local();
-        let is_new = self.awaited.remove(&line);
-        if !is_new && self.is_there(line) {
-            return Err(self.claimed_twice(line, &from));
-        }
-        if !fits || !is_new && !self.froms.contains_key(&line) {
-            self.door.refuse(&format!("rank {}", line.0), "it has connected again");
-            return Ok(());
-        }
-        // Whoever was there before has hung up, and comes again.
-        self.froms.insert(line, from);
-        self.insert(line, talk)
-    }
-
-    /// Whether a rank that has connected has not hung up since.
-    fn is_there(&self, (rank, dimension): Line) -> bool {
-        let Connected { control, data, .. } = &self.connected;
-        let link = match dimension {
-            Some(d) => data.get(d as usize).and_then(|links| links.get(&rank)),
-            None => control.get(&rank),
-        };
-        let Some(link) = link else { return false };
-        let mut ends = [PollFd::new(link.socket(), PollFlags::RDHUP)];
-        poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended == 0)
-    }
-
-    fn claimed_twice(&self, line: Line, from: &str) -> RuntimeError {
-        let (rank, _) = line;
-        let first = self.froms.get(&line).map_or("another", String::as_str);
-        RuntimeError::Connect {
-            rank: Some(rank),
-            what: format!("two processes say that they are rank {rank}: {first} and {from}"),
-            hint: "give each process a rank of its own, and end what is left of an earlier start of this job"
-                .to_owned(),
-        }
-    }
-
-    fn insert(&mut self, (rank, dimension): Line, talk: Handshake) -> Result<(), RuntimeError> {
-        let link = talk.into_link(self.settings);
-        let link = link.map_err(|error| RuntimeError::system("a connection", &error))?;
-        let Connected { control, data, .. } = &mut self.connected;
-        match dimension {
-            Some(d) => data[d as usize].insert(rank, link),
-            None => control.insert(rank, link),
-        };
         Ok(())
     }
 
@@ -423,7 +366,7 @@ impl<'a> Meeting<'a> {
             },
             Dial::Talking(mut talk) => match talk.advance() {
                 Ok(None) => one.dial = Dial::Talking(talk),
-                Ok(Some(_)) => self.insert((rank, dimension), *talk)?,
+                Ok(Some(_)) => self.lines.insert((rank, dimension), *talk, self.settings)?,
                 Err(Refused::Differs(what)) => return Err(differs(what, Some(rank))),
                 Err(refused) => {
                     self.dialled[place].dial = self.refused(place, talk.is_local(), &refused)?;
@@ -463,10 +406,10 @@ impl<'a> Meeting<'a> {
                 format!("rank {} at {} ({why})", one.line.0, one.to)
             })
             .collect();
-        missing.extend(self.awaited.iter().map(|(rank, _)| format!("rank {rank}")));
+        missing.extend(self.lines.awaited.iter().map(|(rank, _)| format!("rank {rank}")));
         missing.sort();
         missing.dedup();
-        let rank = self.awaited.first().map(|line| line.0);
+        let rank = self.lines.awaited.first().map(|line| line.0);
         let (me, most) = (self.settings.rank, 8);
         let others = match missing.len() {
             all if all > most => format!(" and {} more", all - most),

@@ -14,6 +14,7 @@ mod connected;
 mod door;
 mod greeting;
 mod handshake;
+mod lines;
 mod listening;
 mod meeting;
 mod refused;
