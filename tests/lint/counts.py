@@ -24,7 +24,7 @@ ALLOWED = {
     ("astra_sim/groups.rs", "{} NPUs"),
     ("grid/hamiltonian.rs", "{columns} NPUs"),
     ("parallelism/plan.rs", "{} layers"),
-    ("runtime/src/settings.rs", "{sizes} ranks"),
+    ("runtime/src/checks.rs", "{sizes} ranks"),
 }
 """What stands there is no number: a product such as `8 x 16`, or a list."""
 
