@@ -9,7 +9,16 @@ import pytest
 
 from allrail.base import late
 from allrail.output.schemas import schema
-from lint import counts, graph, keys, layers, python_imports, rust_modules, words
+from lint import (
+    counts,
+    graph,
+    keys,
+    layers,
+    private_names,
+    python_imports,
+    rust_modules,
+    words,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -262,3 +271,30 @@ def test_a_plural_behind_any_number_is_found(text, found):
 def test_the_crates_count_one_as_one():
     """`allrail_core::counted` and `either` say `1 rank`."""
     assert counts.findings(ROOT / "crates") == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        ("import torch\nn = torch._C.f()\n", ["`torch._C`"]),
+        ("from torch.overrides import _pop_mode\n", ["`torch.overrides._pop_mode`"]),
+        ("import torch.utils._pytree as p\n", ["`torch.utils._pytree`"]),
+        ("def f(m):\n    return m._parameters\n", ["`m._parameters`"]),
+        ("def f(m):\n    m._opt_called = True\n", ["`m._opt_called`"]),
+        ("def f(m):\n    return hasattr(m, '_hooks')\n", ["`hasattr(m, '_hooks')`"]),
+        ("class A:\n    def f(self):\n        return self._set_name()\n", ["`self._set_name`"]),
+        ("class A:\n    def __init__(self):\n        self._x = 1\n\ndef f(a):\n    a._x\n", []),
+        ("import sys\nsys._getframe(1)\n", []),
+        ("from allrail.base import _thing\n", []),
+    ],
+    ids=str,
+)
+def test_a_private_name_of_another_package_is_found(tmp_path, planted, found):
+    package = written(tmp_path, {"p/use.py": planted, "p/private.py": "import torch._C\n"}) / "p"
+    uses = private_names.foreign(package, "private.py")
+    assert [use.partition(": ")[2] for use in uses] == found
+
+
+def test_private_names_of_torch_stand_in_one_file():
+    """private.py looks each up when allrail.torch is imported."""
+    assert private_names.foreign(ROOT / "python" / "allrail" / "torch", "private.py") == []

@@ -25,7 +25,7 @@ from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import find_job, job_of_all, patience_of
 from allrail.runtime.messages import Messages
 from allrail.runtime.nodes import Calls, settings_of_group
-from allrail.torch import collectives, devices, futures, monitored, operations, peers, work
+from allrail.torch import collectives, devices, futures, monitored, operations, peers, private, work
 from allrail.torch.collectives import Collectives, op_of, rows_of
 from allrail.torch.devices import Others, by_device
 from allrail.torch.futures import Follower
@@ -115,7 +115,7 @@ class Group(dist.ProcessGroup):
     def _get_backend(self, device: Any) -> Any:
         """The backend of a type of device: this group itself for the CPU."""
         device = torch.device(device)
-        return self if device.type == "cpu" else self.others.of(device)._get_backend(device)
+        return self if device.type == "cpu" else private.backend_of(self.others.of(device), device)
 
     get_backend = _get_backend
 
@@ -139,17 +139,17 @@ class Group(dist.ProcessGroup):
     def _start_coalescing(self, device: torch.device) -> None:
         if device.type == "cpu":
             # torch collects what is called from now on, and would after the error, too.
-            dist.distributed_c10d._world.pg_coalesce_state.pop(self, None)
+            private.process_groups().pg_coalesce_state.pop(self, None)
             raise InputError(
                 "coalescing on a device is not supported by allrail; use `_coalescing_manager`"
                 " without `device`",
                 field="device",
                 value=str(device),
             )
-        self.others.of(device)._start_coalescing(device)
+        private.start_coalescing(self.others.of(device), device)
 
     def _end_coalescing(self, device: torch.device) -> Any:
-        return self.others.of(device)._end_coalescing(device)
+        return private.end_coalescing(self.others.of(device), device)
 
     def named(self, ranks: list[int]) -> str:
         """These ranks of the group, as the job counts them."""

@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from allrail.torch import private
+
 _STEPS = 8
 _LONGEST_AXIS = 6
 _PER_GROUP = 3
@@ -52,7 +54,7 @@ class Behaviour:
 
 def with_hooks(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Return the optimizer, or the one that it wraps if it was made without torch's own hooks."""
-    while not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+    while not private.has_hooks(optimizer):
         optimizer = next(
             each for each in vars(optimizer).values() if isinstance(each, torch.optim.Optimizer)
         )

@@ -25,11 +25,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses import FakeTensor
 from torch.nn.modules.module import register_module_module_registration_hook
-from torch.nn.parallel.distributed import DistributedDataParallel
 
 from allrail.base.errors import InputError
+from allrail.torch import private
 
 WRAPPERS = frozenset(
     {
@@ -115,7 +114,7 @@ class Claim:
             each: (module, name)
             for module in model.modules()
             if not isinstance(module, torch.jit.ScriptModule)
-            for name, each in module._parameters.items()
+            for name, each in private.parameters_of(module).items()
             if each in self._names
         }
         entries = [(*place, each) for each, place in self._held.items()]
@@ -145,14 +144,16 @@ class Claim:
         Raises:
             InputError: It is not.
         """
-        active = DistributedDataParallel._active_ddp_module
+        active = private.active_ddp()
         if active is not None and active not in self._beside:
             self.refuse(wrapper_name(active), exchanged_by(active))
             self._beside.add(active)
-        if module is not self._model and getattr(module, "_is_replica", False):
+        if module is not self._model and private.is_replica(module):
             self.refuse("DataParallel", self._names)
         owner, name, parameter = next(self._next)
-        if not self._looked or (owner is not None and owner._parameters.get(name) is not parameter):
+        if not self._looked or (
+            owner is not None and private.parameters_of(owner).get(name) is not parameter
+        ):
             self._looked = True
             self._look()
 
@@ -189,7 +190,7 @@ class Claim:
             self._handles = [
                 optimizer.register_step_pre_hook(self._before_step)
                 for optimizer in self._optimizers
-                if hasattr(optimizer, "_optimizer_step_pre_hooks")  # some wrappers have none
+                if private.has_hooks(optimizer)  # some wrappers have none
             ]
 
     def _before_step(self, *_: Any) -> None:
@@ -200,9 +201,9 @@ class Claim:
     def _is_lent(self, parameter: torch.Tensor) -> bool:
         """Whether a plain tensor stands in for it, as during `torch.func.functional_call`."""
         owner, name = self._held[parameter]
-        stand_in = owner._parameters.get(name)
+        stand_in = private.parameters_of(owner).get(name)
         return stand_in is not None and (
-            type(stand_in) is torch.Tensor or isinstance(stand_in, FakeTensor)
+            type(stand_in) is torch.Tensor or isinstance(stand_in, private.FakeTensor)
         )
 
     def refuse(self, wrapper: str, exchanged: Collection[torch.Tensor]) -> None:
@@ -232,7 +233,7 @@ class Claim:
 
     def _is_held(self, parameter: torch.Tensor) -> bool:
         place = self._held.get(parameter)
-        return place is None or place[0]._parameters.get(place[1]) is parameter
+        return place is None or private.parameters_of(place[0]).get(place[1]) is parameter
 
 
 def check_alone(model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
@@ -262,7 +263,7 @@ def check_alone(model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
             _check_wrapper(wrapper, parameters)
     for name, each in parameters.items():
         # `optimize_ddp = "python_reducer"` of the compiler's settings.
-        for hook in (each._post_accumulate_grad_hooks or {}).values():
+        for hook in (private.post_accumulate_grad_hooks(each) or {}).values():
             function = hook.func if isinstance(hook, functools.partial) else hook
             if getattr(function, "__qualname__", "").startswith("DistributedDataParallel."):
                 raise InputError(_why("DistributedDataParallel"), field=f"model.{name}", hint=_HINT)

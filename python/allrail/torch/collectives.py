@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from allrail.base.errors import InputError
 from allrail.runtime.nodes import Asked, Calls
+from allrail.torch import private
 from allrail.torch.futures import name_here
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.operations import Call, Chain, Nothing, Operation, Several
@@ -356,7 +357,7 @@ def checked(tensor: torch.Tensor) -> torch.Tensor:
             hint="give `tensor.to_dense()`; gradients of embeddings travel as rows with"
             ' `allrail.torch.schedule(..., sparse="gather")`',
         )
-    if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
+    if not tensor.is_contiguous() and private.internal_overlap(tensor) == 1:
         raise InputError(
             "its elements overlap in memory, so there is no one place for each result",
             field="tensor",

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from allrail.base.errors import InputError
+from allrail.torch import private
 from allrail.torch.staging import Cuda
 from allrail.torch.through_host import ThroughHost
 
@@ -61,7 +62,7 @@ class Others:
         None while torch is making the group: it would have C++, which knows of no backend, record
         what the group does.
         """
-        config = dist.distributed_c10d._world.pg_backend_config.get(self._group)
+        config = private.process_groups().pg_backend_config.get(self._group)
         if config is None:
             return {}
         parts = (part.partition(":") for part in str(config).split(",") if ":" in part)

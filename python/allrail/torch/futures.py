@@ -22,6 +22,8 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 
+from allrail.torch import private
+
 _IDLE = 30.0
 """A thread that has had nothing to do for so long ends, s."""
 _LOOK = 1.0
@@ -100,7 +102,7 @@ class Future(torch.futures.Future[Any]):
         `set_exception` would have C++ look for tensors in the error, find none, and read one:
         under `DistributedDataParallel` that ends the process.
         """
-        super()._set_unwrap_func(_Failed.reveal)
+        private.set_unwrap(self, _Failed.reveal)
         self.set_result(_Failed(error))
 
     def _attach(self, run: Callable[[], None]) -> None:

@@ -28,6 +28,7 @@ import torch
 
 from allrail.base.errors import TrainingError
 from allrail.runtime.record import USERS
+from allrail.torch import private
 from allrail.torch.barrier import Barriers
 from allrail.torch.hooks import run_uncompiled
 from allrail.torch.packs import PACK, Pack, Users, cut
@@ -37,7 +38,7 @@ from allrail.torch.transport import Transport
 
 Agree = Callable[[dict[str, Any]], dict[str, Any]]
 
-_pass_now = torch._C._current_graph_task_id
+_pass_now = private.current_graph_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ class Exchange:
         self._open = True
         if (task := _pass_now()) != self._task:
             self._task = task
-            torch.autograd.Variable._execution_engine.queue_callback(self._pass_is_over)
+            private.execution_engine.queue_callback(self._pass_is_over)
         if slot.fires > 1:
             return
         if pack is None:
@@ -261,7 +262,7 @@ class Exchange:
     def _pass_is_over(self) -> None:
         self._task = -1
         # Within a node of another pass, that one is not over.
-        if torch._C._current_autograd_node() is None:
+        if private.current_autograd_node() is None:
             self.close()
 
     def _make_room(self, slots: Iterable[Slot]) -> None:

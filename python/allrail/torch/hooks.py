@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from allrail.torch import private
+
 
 class Hook:
     """A hook that belongs to one module: copies of the module carry an empty one.
@@ -40,8 +42,8 @@ class Hook:
         """
         if torch.compiler.is_compiling():
             # Not `is None`: what the compiler has in its place never is.
-            transform = torch._C._functorch.peek_interpreter_stack()
-            if not isinstance(transform, torch._C._functorch.CInterpreter):
+            transform = private.peek_interpreter_stack()
+            if not isinstance(transform, private.CInterpreter):
                 self._compiled(*args)
         elif self._idle is None or not self._idle(args[0]):
             self._function(*args)
@@ -67,10 +69,7 @@ def run_uncompiled(*functions: Any) -> None:
 
     Unlike `torch.compiler.disable`, it costs a call nothing. Before torch 2.7 it does nothing.
     """
-    from torch._C._dynamo import eval_frame
-
-    if hasattr(eval_frame, "set_code_exec_strategy"):
-        skip = eval_frame._FrameAction.SKIP
+    mark = private.code_marker()
+    if mark is not None:
         for function in functions:
-            strategy = eval_frame._FrameExecStrategy(skip, skip)
-            eval_frame.set_code_exec_strategy(function.__code__, strategy)
+            mark(function.__code__)

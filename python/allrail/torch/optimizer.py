@@ -23,11 +23,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.optim import optimizer as torch_optimizer
-from torch.utils._python_dispatch import _disable_current_modes
 
 from allrail.base.errors import InputError, TrainingError
+from allrail.torch import private
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import Behaviour, advance, step_of, types_stepped_together
 from allrail.torch.gradients import Exchange
@@ -167,14 +165,14 @@ class Stepper:
 
         # Learning rate schedulers bind `optimizer.step.__func__` again, so both are methods of it.
         # Within a compiled function they run as they are.
-        @torch._disable_dynamo
+        @private.disable_dynamo
         def step(optimizer: torch.optim.Optimizer, closure: Any = None) -> Any:
             del optimizer
             if self._detached:
                 return self._before("step")(closure)
             return self._step(closure)
 
-        @torch._disable_dynamo
+        @private.disable_dynamo
         def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
             del optimizer
             if self._detached:
@@ -210,16 +208,16 @@ class Stepper:
                 loss = closure()
         self._exchange.close()
         self._check_groups()
-        before = getattr(torch_optimizer, "_global_optimizer_pre_hooks", {})
-        for hook in (*before.values(), *optimizer._optimizer_step_pre_hooks.values()):
+        own = private.step_pre_hooks(optimizer)
+        for hook in (*private.global_pre_hooks.values(), *own.values()):
             if hook != self._own_step:
                 hook(optimizer, (), {})
         self._note_steps()
         if self.pending and getattr(optimizer, "found_inf", None) is not None:
             self._barriers.note("scaler")
             self.make_all()
-        after = getattr(torch_optimizer, "_global_optimizer_post_hooks", {})
-        hooks = (*optimizer._optimizer_step_post_hooks.values(), *after.values())
+        own = private.step_post_hooks(optimizer)
+        hooks = (*own.values(), *private.global_post_hooks.values())
         if hooks:
             self._barriers.note("step hook")
             self.make_all()
@@ -228,7 +226,7 @@ class Stepper:
         self._count()
         return loss
 
-    @torch._disable_dynamo
+    @private.disable_dynamo
     def _own_step(self, *_: Any) -> None:
         """The step of the optimizer's class is called past ours: a compiled one, mostly."""
         self._exchange.finish()
@@ -430,10 +428,8 @@ class Stepper:
 
     def _count(self) -> None:
         """Tell learning rate schedulers that a step was asked for."""
-        optimizer: Any = self._optimizer
-        optimizer._opt_called = True
-        if not self._why_whole and "step" in self._replaced and hasattr(optimizer, "_step_count"):
-            optimizer._step_count += 1
+        counts_itself = bool(self._why_whole) or "step" not in self._replaced
+        private.count_step(self._optimizer, whole=counts_itself)
 
 
 def clear(
@@ -443,7 +439,7 @@ def clear(
 
     No round is open.
     """
-    with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
+    with private.DisableTorchFunctionSubclass():  # no values of parameters are used
         for parameter in parameters:
             slot = slots.get(parameter)
             if slot is not None and slot.flight is not None:
@@ -467,7 +463,7 @@ def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 def _check_unwritten(pending: Pending) -> None:
     for slot, version in zip(pending.slots, pending.written, strict=True):
-        if slot.parameter._version != version:
+        if private.version(slot.parameter) != version:
             raise TrainingError(
                 "it was written to while its step was pending",
                 field=slot.name,
@@ -485,9 +481,9 @@ def plain_surroundings(device: str) -> AbstractContextManager[Any]:
     if (
         torch.is_inference_mode_enabled()
         or torch.is_autocast_enabled(device)
-        or torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._get_tracing_state() is not None
+        or private.function_modes()
+        or private.dispatch_modes()
+        or private.tracing_state() is not None
         or in_transform()
     ):
         return _undone(device)
@@ -497,20 +493,20 @@ def plain_surroundings(device: str) -> AbstractContextManager[Any]:
 
 def in_transform() -> bool:
     """Whether a transform of `torch.func` is going on."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return private.peek_interpreter_stack() is not None
 
 
 @contextlib.contextmanager
 def _undone(device: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        if torch._C._len_torch_function_stack():
-            stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(_disable_current_modes())
-        if (tracing := torch._C._get_tracing_state()) is not None:
-            torch._C._set_tracing_state(None)
-            stack.callback(torch._C._set_tracing_state, tracing)
+        if private.function_modes():
+            stack.enter_context(private.DisableTorchFunction())
+        stack.enter_context(private.disable_current_modes())
+        if (tracing := private.tracing_state()) is not None:
+            private.set_tracing_state(None)
+            stack.callback(private.set_tracing_state, tracing)
         if in_transform():
-            stack.enter_context(temporarily_clear_interpreter_stack())
+            stack.enter_context(private.clear_interpreter_stack())
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.no_grad())

@@ -25,6 +25,7 @@ from math import prod
 import torch
 
 from allrail.base.errors import TrainingError
+from allrail.torch import private
 from allrail.torch.parameter import Slot, gradient_of, set_gradient
 from allrail.torch.transport import Transport
 
@@ -213,7 +214,7 @@ class Pack:
             have = [place for place, each in enumerate(targets) if each is not None]
             views, sources = [views[place] for place in have], [targets[place] for place in have]
         if views:
-            torch._foreach_copy_(views, sources)
+            private.foreach_copy_(views, sources)
         return memory.mul_(self._scale)
 
     def receive(self, flight: Flight) -> None:
@@ -222,7 +223,7 @@ class Pack:
         if self.flight is flight:
             self.flight = None
         targets = flight.targets
-        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        with torch.no_grad(), private.DisableTorchFunctionSubclass():
             if self._memory is None:
                 target = targets[0]
                 if not flight.lacks or flight.users is None or flight.users.any(self.counted):
@@ -254,7 +255,7 @@ class Pack:
                     targets[place] = torch.empty_like(self._parameters[place])
             targets, views = [targets[one] for one in places], [views[one] for one in places]
         if targets:
-            torch._foreach_copy_(targets, views)
+            private.foreach_copy_(targets, views)
 
 
 class Flight:
@@ -378,7 +379,7 @@ def broadcast(transport: Transport, tensors: Sequence[torch.Tensor], size: int) 
         return
     for flat, some in together:
         views = flat.split([each.numel() for each in some])
-        torch._foreach_copy_(
+        private.foreach_copy_(
             [each.detach() for each in some],
             [view.view(each.shape) for view, each in zip(views, some, strict=True)],
         )

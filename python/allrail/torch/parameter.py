@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from allrail.base.errors import InputError
+from allrail.torch import private
 
 _GRAD = torch.Tensor.grad
 SLOT = "_allrail_slot"
@@ -106,7 +107,7 @@ class Pending:
         self.gradients = gradients
         self.flight = flight
         self.crossed = flight is not None
-        self.written = [slot.parameter._version for slot in slots]
+        self.written = [private.version(slot.parameter) for slot in slots]
         for slot in slots:
             slot.pending = self
 
@@ -168,13 +169,13 @@ class Slot:
         return parameter.dtype, tuple(parameter.shape), tuple(parameter.stride())
 
 
-@torch._disable_dynamo
+@private.disable_dynamo
 def _read(slot: Slot) -> None:
     """Within a compiled function: nothing of it is compiled."""
     slot.read(slot)
 
 
-@torch._disable_dynamo
+@private.disable_dynamo
 def _drop(slot: Slot) -> None:
     slot.drop(slot)
 
@@ -182,7 +183,7 @@ def _drop(slot: Slot) -> None:
 class Watched(nn.Parameter):
     """A parameter whose `grad` is never seen half reduced."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = private.disabled_torch_function
 
     @property
     def grad(self) -> torch.Tensor | None:
@@ -225,7 +226,7 @@ class Watched(nn.Parameter):
                 hint="`module.to()` and `load_state_dict` copy instead after"
                 " `torch.__future__.set_swap_module_params_on_conversion(False)`",
             )
-        count: int = super()._use_count()
+        count: int = private.tensor_use_count(self)
         return count
 
     def __repr__(self) -> str:
@@ -239,8 +240,8 @@ class Watched(nn.Parameter):
         state = {name: value for name, value in self.__dict__.items() if name != SLOT}
         arguments: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         if state:
-            return torch._utils._rebuild_parameter_with_state, (*arguments, state)
-        return torch._utils._rebuild_parameter, arguments
+            return private.rebuild_parameter_with_state, (*arguments, state)
+        return private.rebuild_parameter, arguments
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
         """Copy to an ordinary parameter."""

@@ -25,6 +25,7 @@ from torch import nn
 from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.record import Record
+from allrail.torch import private
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import behaviour_of, with_hooks
 from allrail.torch.check import compare
@@ -119,7 +120,7 @@ class Scheduled:
         self._pack = grouping.pack
         # Who has asked for trials, or for the plain way, needs no advice.
         self._advises = auto is None and cross_barrier
-        self._with_buffers = [module for module in model.modules() if module._buffers]
+        self._with_buffers = [module for module in model.modules() if private.buffers_of(module)]
         self._buffers_due = True
         self._recorder: Recorder | None = None
         self._seen = False
@@ -178,7 +179,7 @@ class Scheduled:
 
     def synchronize(self) -> None:
         """Wait for all gradients, and make all pending steps."""
-        if torch._C._current_graph_task_id() == -1:
+        if private.current_graph_task() == -1:
             self.exchange.finish()
         self.settle("synchronize")
 
@@ -252,7 +253,7 @@ class Scheduled:
 
     def _attach(self) -> None:
         model = self.model
-        if model._compiled_call_impl is None and not isinstance(model, torch.jit.ScriptModule):
+        if private.compiled_call(model) is None and not isinstance(model, torch.jit.ScriptModule):
             before = Hook(self._before_model, compiled=self._before_graph)
             self._handles += [
                 model.register_forward_pre_hook(before, prepend=True),
@@ -298,9 +299,7 @@ class Scheduled:
         for module in model.modules():
             self._handles += [
                 module.register_state_dict_pre_hook(Hook(lambda *_: self.settle("state_dict"))),
-                module._register_load_state_dict_pre_hook(
-                    Hook(lambda *_: self.settle("load_state_dict"))
-                ),
+                private.before_load(module)(Hook(lambda *_: self.settle("load_state_dict"))),
             ]
         vars(model)["zero_grad"] = _ZeroGrad(self._slots, self.exchange, model)
         self._undo.append(lambda: vars(model).pop("zero_grad", None))
@@ -312,7 +311,7 @@ class Scheduled:
 
     def _guard(self, module: nn.Module) -> None:
         """Have the module wait, when it is entered, for the parameters that it uses."""
-        if module._compiled_call_impl is None:
+        if private.compiled_call(module) is None:
             hook = Hook(self._enter, idle=self._idle)
             self._guards[module] = module.register_forward_pre_hook(hook, prepend=True)
         else:
@@ -340,8 +339,8 @@ class Scheduled:
 
         The same for one of TorchScript, which takes no hooks.
         """
-        original = module._compiled_call_impl
-        compiled = module._call_impl if original is None else original
+        original = private.compiled_call(module)
+        compiled = private.plain_call(module) if original is None else original
 
         def call(*args: Any, **kwargs: Any) -> Any:
             before(module)
@@ -353,10 +352,10 @@ class Scheduled:
                 after(module)
 
         def undo() -> None:
-            own["_compiled_call_impl"] = original
+            own[private.COMPILED_CALL] = original
 
         own = vars(module)  # a traced module sets attributes elsewhere
-        own["_compiled_call_impl"] = call
+        own[private.COMPILED_CALL] = call
         self._undo.append(undo)
 
     # -- in each step
@@ -395,7 +394,7 @@ class Scheduled:
         self._before_model(module)
 
     def _before_model(self, module: nn.Module, *_: Any) -> None:
-        if torch._C._current_graph_task_id() != -1:
+        if private.current_graph_task() != -1:
             return
         if not torch.is_grad_enabled() or in_transform():
             self.settle("evaluation")
@@ -486,7 +485,8 @@ class Scheduled:
 
     def _buffers(self) -> list[torch.Tensor]:
         """The buffers of the modules that had some when the model was scheduled."""
-        found = (each for module in self._with_buffers for each in module._buffers.values())
+        buffers = (private.buffers_of(module) for module in self._with_buffers)
+        found = (each for some in buffers for each in some.values())
         return list({id(each): each for each in found if each is not None}.values())
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from allrail.torch import private
 from allrail.torch.packs import Users, show
 from allrail.torch.parameter import Slot, gradient_of, set_gradient
 from allrail.torch.transport import Transport
@@ -60,7 +61,7 @@ class SparseFlight:
             slot.flight = None
         if self.users is None or self.users.any(self.place):
             self.targets = [self._mean()]
-        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        with torch.no_grad(), private.DisableTorchFunctionSubclass():
             show(slot, self.targets[0])
         return self.targets
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
+
+from allrail.torch import private
 
 _METHODS = (
     "__contains__ __delitem__ __eq__ __getitem__ __ior__ __iter__ __len__ __ne__ __or__ __repr__"
@@ -74,7 +75,7 @@ def _unflatten(values: Any, context: Any) -> defaultdict[Any, Any]:
 
 
 for _class in (State, Unsettled):
-    pytree.register_pytree_node(
+    private.pytree.register_pytree_node(
         _class, _flatten, _unflatten, serialized_type_name=f"allrail.torch.{_class.__name__}"
     )
 

@@ -16,6 +16,7 @@ from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Patience
 from allrail.runtime.environment import LAUNCHERS, TORCHRUN, place_of
 from allrail.runtime.store import too_many_files
+from allrail.torch import private
 
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _RESTARTED = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -41,7 +42,7 @@ def store_of_job(patience: Patience | None = None) -> tuple[Any, int, int]:
     if not dist.is_available():
         raise InputError("this torch was built without torch.distributed", hint="install another")
     if dist.is_initialized():
-        store = dist.distributed_c10d._get_default_store()
+        store = private.default_store()
         return store, dist.get_rank(), dist.get_world_size()
     missing = [name for name in _NEEDED if name not in os.environ]
     if missing and any(one.rank in os.environ for one in LAUNCHERS if one is not TORCHRUN):

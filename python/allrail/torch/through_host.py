@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from allrail.torch import private
 from allrail.torch.staging import Device
 from allrail.torch.transport import in_memory_order, is_dense
 from allrail.torch.work import Work
@@ -41,7 +42,7 @@ class ThroughHost:
 
     def _start_coalescing(self, device: Any) -> None:
         del device
-        self._group._start_coalescing(torch.device("cpu"))
+        private.start_coalescing(self._group, torch.device("cpu"))
 
     def _call(
         self, name: str, method: Callable[..., Work], *arguments: Any, **options: Any

@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import nn
 
+from allrail.torch import private
 from allrail.torch.parameter import SLOT, Slot, Watched
 
 _PROPERTIES = (
@@ -75,7 +75,7 @@ class Unstepped(Watched):
         """Make the steps of the parameters among the arguments, then the call."""
         del types
         if func in _WITHOUT_VALUES:
-            with torch._C.DisableTorchFunctionSubclass():
+            with private.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         step([*_among(args), *_among(kwargs)])
         return func(*args, **(kwargs or {}))
@@ -105,7 +105,7 @@ def _flatten(parameter: Unstepped) -> tuple[list[Any], None]:
     return [parameter], None
 
 
-pytree.register_pytree_node(
+private.pytree.register_pytree_node(
     Unstepped,
     _flatten,
     lambda children, _: next(iter(children)),
@@ -116,7 +116,7 @@ pytree.register_pytree_node(
 # -- aliases of its memory
 
 
-_use_count: Callable[[int], int] = torch._C._storage_Use_Count
+_use_count: Callable[[int], int] = private.storage_use_count
 
 
 class _Held:
@@ -126,7 +126,7 @@ class _Held:
 
     def __init__(self, storage: Any) -> None:
         self.storage = storage
-        self.address: int = storage._cdata
+        self.address: int = private.storage_address(storage)
         self.parameters = 0
 
     def holders(self) -> int:
@@ -169,9 +169,10 @@ class Memory:
             before.parameters -= 1
             if not before.parameters:
                 self._by_address.pop(before.address, None)
-        held = self._by_address.get(storage._cdata)
+        address = private.storage_address(storage)
+        held = self._by_address.get(address)
         if held is None:
-            held = self._by_address[storage._cdata] = _Held(storage)
+            held = self._by_address[address] = _Held(storage)
         held.parameters += 1
         self._held[slot] = held
 
@@ -210,16 +211,12 @@ def _watch_compiler() -> None:
     Dynamo has no hook for the call of a compiled function. But every call begins with one question:
     which callback the stance of the compiler (`torch.compiler.set_stance`) makes of its own.
     """
-    from torch._dynamo import callback, eval_frame
-
-    name = "_callback_from_stance"
-    if not hasattr(eval_frame, name):
-        name = "_maybe_set_eval_frame"  # before torch 2.6
-    asked = getattr(eval_frame, name, None)
+    frames, name = private.stance_asked()
+    asked = getattr(frames, name, None) if name else None
     if asked is None or isinstance(asked, _Called):
         return
-    setattr(eval_frame, name, _Called(asked))
-    callback.callback_handler.register_start_callback(lambda *_: _settle(""))
+    setattr(frames, name, _Called(asked))
+    private.before_compiling(lambda *_: _settle(""))
 
 
 class _Called:

@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from allrail.torch import private
+
 
 def keep_from_compiler(*things: Any) -> None:
     """Mark classes, and the functions and classes of modules."""
@@ -26,15 +28,7 @@ def keep_from_compiler(*things: Any) -> None:
 
 def _marker() -> Callable[[types.CodeType], None] | None:
     """What this torch marks code by; until 2.7 it does so for the code alone."""
-    try:
-        from torch._C._dynamo import eval_frame
-    except ImportError:
-        return None
-    if not hasattr(eval_frame, "_FrameExecStrategy"):
-        return getattr(eval_frame, "skip_code", None)
-    skip = eval_frame._FrameAction.SKIP
-    strategy = eval_frame._FrameExecStrategy(skip, skip)
-    return lambda code: eval_frame.set_code_exec_strategy(code, strategy)
+    return private.code_marker() or getattr(private.eval_frame, "skip_code", None)
 
 
 def _codes(one: Any) -> Iterator[types.CodeType]:

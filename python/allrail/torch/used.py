@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 
+from allrail.torch import private
 from allrail.torch.parameter import Slot
 
 # Properties whose result shares the parameter's memory; others, such as `shape`, do not read it.
@@ -32,7 +33,7 @@ _VIEWS = frozenset({"data", "T", "mT", "H", "mH", "real", "imag"})
 
 def is_compiled(module: nn.Module) -> bool:
     """Whether a call of the module runs compiled code."""
-    return "_orig_mod" in module._modules or module._compiled_call_impl is not None
+    return "_orig_mod" in private.modules_of(module) or private.compiled_call(module) is not None
 
 
 def is_scripted(module: nn.Module) -> bool:
@@ -91,7 +92,7 @@ class Recorder(TorchFunctionMode):
         """The model's forward begins: follow the calls of its modules."""
         self._enter(self._model)
         for module, compiled in open_modules(self._model):
-            if module is self._model or module._compiled_call_impl is not None:
+            if module is self._model or private.compiled_call(module) is not None:
                 continue
             enter, leave = (
                 (self._enter_region, self._leave_region) if compiled else (self._enter, self._leave)
@@ -130,10 +131,10 @@ class Recorder(TorchFunctionMode):
         self.entered.setdefault(region, len(self.entered))
         for parameter in region.parameters():
             self._note(id(parameter), region)
-        _pop_mode()
+        private.pop_mode()
 
     def _leave_region(self, *_: Any) -> None:
-        _push_mode(self)
+        private.push_mode(self)
 
     def _see(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
@@ -191,7 +192,7 @@ def _walk_owners(
     """Add the entries of owners, and of what is around owners that were not called."""
     path = [*around, module]
     compiled = is_compiled(module)
-    owned = module.parameters() if compiled else module._parameters.values()
+    owned = module.parameters() if compiled else private.parameters_of(module).values()
     for parameter in owned:
         slot = slots.get(parameter) if parameter is not None else None
         if slot is None:

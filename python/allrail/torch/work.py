@@ -18,9 +18,9 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
-import torch.distributed as dist
 
 from allrail.base.errors import TrainingError
+from allrail.torch import private
 from allrail.torch.futures import Follower, Future
 from allrail.torch.operations import Operation
 
@@ -43,7 +43,7 @@ class Owner(Protocol):
         """These ranks of the group, as people know them: `rank 3`, `ranks 1, 2`."""
 
 
-class Work(dist._Work):
+class Work(private.Work):
     """An operation that is under way.
 
     Args:
