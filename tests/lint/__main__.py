@@ -53,7 +53,12 @@ def structure(root: Path = ROOT) -> int:
         for path in sorted((root / "crates").glob("*/src"))
     }
     print(f"Rooms, from the ground up: {' '.join(layers.LAYERS)}")
-    print(f"Imports that run up: {len(layers.upward(modules))}\n")
+    print(f"Imports that run up: {len(layers.upward(modules))}")
+    late = Counter(
+        map(python_imports.room, python_imports.in_functions(root / "python" / "allrail"))
+    )
+    each = ", ".join(f"{room} {count}" for room, count in late.most_common())
+    print(f"Imports of allrail in functions: {late.total()} ({each})\n")
     print(ROW.format("", "names", "arrows", "cycles", "in them", "pairs"))
     for title, arrows in {"rooms": rooms, "Python modules": modules, **crates}.items():
         found = graph.cycles(arrows)

@@ -44,6 +44,23 @@ def arrows(package: Path, *, types: bool = False) -> dict[str, set[str]]:
     return found
 
 
+def in_functions(package: Path) -> list[str]:
+    """The modules that import the package in functions, each as often as it does.
+
+    Args:
+        package: Its folder.
+    """
+    known = modules(package).keys() | {f"{package.name}._core"}
+    found = []
+    for name, path in modules(package).items():
+        of = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                targets = {target for target, _ in _imports(node, of, types=True)}
+                found += [name for target in targets if _nearest(target, known) is not None]
+    return found
+
+
 def room(module: str) -> str:
     """The first part of a module's name below the package; `__init__` is the package's own."""
     return f"{module}.__init__".split(".")[1]

@@ -65,6 +65,12 @@ def test_imports_for_type_checkers_count_where_asked(tmp_path):
     assert "one.b" in python_imports.arrows(package, types=True)["one.a.other"]
 
 
+def test_imports_in_functions_are_counted(tmp_path):
+    late = "from one import b\n\n\ndef f():\n    import os\n    from one.a import deep\n"
+    package = written(tmp_path, {**BASE, "one/late.py": late}) / "one"
+    assert python_imports.in_functions(package) == ["one.late"]
+
+
 def test_arrows_lead_to_modules_and_not_into_the_standard_library(tmp_path):
     arrows = python_imports.arrows(written(tmp_path, BASE) / "one")
     assert arrows["one.low"] == set()
