@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 
 from allrail.output.report.layout import layout
+from allrail.output.report.renderers import picture
 from allrail.output.report.topology import CABLES, _drawn, topology
 from allrail.scenario import GraphFabric
-from allrail.simulation.graphs import picture
 
 WHOLE = {
     "hammingmesh": {"board": [2, 2], "grid": [4, 3]},
