@@ -48,7 +48,7 @@ impl Operation {
 
     /// Whether it starts from one rank's buffer, whichever is named.
     #[must_use]
-    pub const fn has_root(self) -> bool {
+    pub(crate) const fn has_root(self) -> bool {
         matches!(self, Self::Broadcast)
     }
 

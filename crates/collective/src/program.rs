@@ -173,7 +173,7 @@ impl Program {
     /// [`Program::relabelled`] with the shards of a buffer: what rank `i` kept, or started from, is
     /// shard `order[i]`, as the definition of a reduce-scatter or an all-gather asks.
     #[must_use]
-    pub fn relabelled_with_shards(self, order: &[u32]) -> Self {
+    pub(crate) fn relabelled_with_shards(self, order: &[u32]) -> Self {
         let (total, each) = (self.blocks, self.blocks / self.ranks);
         let moved = self.renumbered(total, |b| order[(b / each) as usize] * each + b % each);
         moved.relabelled(order)
@@ -219,7 +219,7 @@ impl Program {
     /// [`Program::beside`] on a buffer of one shard for each rank: each is a shard of this one and then
     /// one of the other.
     #[must_use]
-    pub fn beside_in_shards(self, other: Self) -> Self {
+    pub(crate) fn beside_in_shards(self, other: Self) -> Self {
         let [mine, others] = [self.blocks, other.blocks].map(|blocks| blocks / self.ranks);
         let (each, total) = (mine + others, self.blocks + other.blocks);
         let first = self.renumbered(total, |block| block / mine * each + block % mine);

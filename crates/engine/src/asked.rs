@@ -8,7 +8,7 @@
 pub struct Asked<'a> {
     /// One of [`WORDS`]; another one, such as none, says nothing.
     pub word: &'a str,
-    /// One of [`REDUCTIONS`]; another one says nothing.
+    /// One of `average`, `product`, `min`, `max`, `and`, `or` and `xor`; another one says nothing.
     pub reduction: &'a str,
     /// The type of its elements; empty where it is the call's own.
     pub dtype: &'a str,
@@ -35,7 +35,7 @@ pub(crate) const HAS_NO_PARTS: [&str; 2] = ["all_reduce", "reduce"];
 pub(crate) const HAS_NO_SIZE: [&str; 3] = ["barrier", "all_to_all with sizes", "uneven all_gather"];
 
 /// By what elements may be combined, beside their sum. A new one comes last.
-pub const REDUCTIONS: [&str; 7] = ["average", "product", "min", "max", "and", "or", "xor"];
+pub(crate) const REDUCTIONS: [&str; 7] = ["average", "product", "min", "max", "and", "or", "xor"];
 
 /// The types of frameworks, and bytes of an element of each. A new one comes last.
 const DTYPES: [(&str, u64); 26] = [

@@ -171,7 +171,7 @@ impl<F> ChunkRun<F> {
     }
 
     /// The same for another chunk, in the memory of this one.
-    pub fn renew(&mut self, chunk: Chunk, width: u32) {
+    pub(crate) fn renew(&mut self, chunk: Chunk, width: u32) {
         (self.chunk, self.width, self.aside) = (chunk, width, 0);
         self.ready.clear();
         self.fill();

@@ -3,7 +3,7 @@
 //!
 //! - [`executor`]: the chunks of collectives on the ports (dimensions) of one rank, or of one class of
 //!   ranks that are alike. It says which stage runs next.
-//! - [`stage_run`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
+//! - [`StageRun`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
 //! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame
 //!   is whose, which may be combined now, and the elements that it carries; [`signature_hash`]: what an
 //!   operation is, in 8 bytes of every frame, and [`asked`] for.
@@ -24,7 +24,7 @@ pub mod operations;
 mod progress;
 pub mod reduce;
 pub mod signature_hash;
-pub mod stage_run;
+mod stage_run;
 pub mod stages;
 
 pub use asked::Asked;

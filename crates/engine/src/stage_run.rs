@@ -37,12 +37,6 @@ impl StageRun {
         (self.step, self.running, self.sent) = (0, true, false);
     }
 
-    /// Whether a stage runs.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.running
-    }
-
     /// The current step of the running stage.
     #[must_use]
     pub fn step(&self) -> u32 {

@@ -67,7 +67,7 @@ impl Stages {
 
     /// How many chunks have stages.
     #[must_use]
-    pub fn with_stages(&self) -> u32 {
+    pub(crate) fn with_stages(&self) -> u32 {
         self.with_stages
     }
 

@@ -21,13 +21,13 @@ pub struct Usd(u128);
 impl Usd {
     /// From whole dollars.
     #[must_use]
-    pub const fn from_dollars(dollars: u64) -> Self {
+    pub(crate) const fn from_dollars(dollars: u64) -> Self {
         Self(dollars as u128 * 100)
     }
 
     /// From dollars and a fraction; `None` if negative, not finite or above 10^12.
     #[must_use]
-    pub fn from_amount(dollars: f64) -> Option<Self> {
+    pub(crate) fn from_amount(dollars: f64) -> Option<Self> {
         (0.0..=1e12).contains(&dollars).then(|| Self((dollars * 100.0).round() as u128))
     }
 

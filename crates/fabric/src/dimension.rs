@@ -42,7 +42,7 @@ pub enum Contention {
 /// A dimension joins as many NPUs as this at least.
 pub const SMALLEST: u32 = 2;
 /// An NPU has at most as many links as this on a dimension.
-pub const MOST_LINKS: u32 = 1 << 16;
+pub(crate) const MOST_LINKS: u32 = 1 << 16;
 
 /// A dimension. Its NPUs are alike, and so are its links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

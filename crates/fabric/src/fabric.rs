@@ -41,9 +41,9 @@ fn inline() -> String {
 /// No packet has more bytes than this.
 const MOST_IN_PACKET: u64 = 1 << 30;
 /// More dimensions than this are refused: planners enumerate orders over them.
-pub const MAX_DIMENSIONS: usize = 6;
+pub(crate) const MAX_DIMENSIONS: usize = 6;
 /// More NPUs than this are refused.
-pub const MAX_NPUS: u64 = 1 << 30;
+pub(crate) const MAX_NPUS: u64 = 1 << 30;
 
 impl Fabric {
     /// The number of NPUs: the product of the sizes.
@@ -102,7 +102,7 @@ impl Fabric {
         }
         let mut npus = 1u64;
         for (i, dimension) in self.dimensions.iter().enumerate() {
-            let field = |name: &str| format!("fabric.dimensions[{i}].{name}");
+            let field = &|name: &str| format!("fabric.dimensions[{i}].{name}");
             if dimension.size < SMALLEST {
                 return Err(FabricError::new(
                     field("size"),
@@ -120,81 +120,111 @@ impl Fabric {
                     "make a dimension smaller",
                 ));
             }
-            if dimension.links == 0 {
-                return Err(FabricError::new(
-                    field("links"),
-                    0,
-                    "an NPU has 1 link at least",
-                    "`links` counts the links of one NPU on this dimension",
-                ));
-            }
-            if dimension.links > MOST_LINKS {
-                return Err(FabricError::new(
-                    field("links"),
-                    dimension.links,
-                    format!("more than {MOST_LINKS} links per NPU"),
-                    "`links` counts the links of one NPU on this dimension",
-                ));
-            }
-            if dimension.header > Bytes::default()
-                && dimension.payload == Bytes::default()
-                && dimension.packet.is_none()
-            {
-                return Err(FabricError::new(
-                    field("header"),
-                    dimension.header,
-                    "it is not said how many bytes a packet carries beside its header",
-                    "give `payload`, for example `payload: 4 KiB`, or `packet: infiniband`",
-                ));
-            }
-            if dimension.payload.count() > MOST_IN_PACKET
-                || dimension.header.count() > MOST_IN_PACKET
-            {
-                return Err(FabricError::new(
-                    field("payload"),
-                    format!("{}, and a header of {}", dimension.payload, dimension.header),
-                    "a packet has 1 GiB at most of either",
-                    "for example `payload: 4 KiB` and `header: 64 B`",
-                ));
-            }
-            if let Some(reduced) = dimension.reduction_bandwidth
-                && !(dimension.in_network_reduction && reduced <= dimension.aggregate())
-            {
-                let why = if dimension.in_network_reduction {
-                    format!("an NPU sends {} at most", dimension.aggregate())
-                } else {
-                    "the switch does not reduce".to_owned()
-                };
-                return Err(FabricError::new(
-                    field("reduction_bandwidth"),
-                    reduced,
-                    why,
-                    "it is what data reaches through sums, with `in_network_reduction: true`",
-                ));
-            }
-            for (operation, points) in &dimension.fastest {
-                let rises = points.windows(2).all(|pair| pair[0].from < pair[1].from);
-                if points.is_empty() || !rises {
-                    return Err(FabricError::new(
-                        field(&format!("fastest.{operation}")),
-                        counted(points.len(), "size"),
-                        "each begins above the one before, and there is one at least",
-                        "for example `[{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]`",
-                    ));
-                }
-            }
-            if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
-            {
-                return Err(FabricError::new(
-                    field("in_network_reduction"),
-                    "true",
-                    "only a switch can reduce",
-                    "set `kind: switch` or leave `in_network_reduction` out",
-                ));
-            }
+            check_links(dimension, field)?;
+            check_packets(dimension, field)?;
+            check_reduction(dimension, field)?;
+            check_fastest(dimension, field)?;
+            check_switch(dimension, field)?;
         }
         Ok(())
     }
+}
+
+/// Refuses a dimension without links, or with too many.
+fn check_links(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+    if dimension.links == 0 {
+        return Err(FabricError::new(
+            field("links"),
+            0,
+            "an NPU has 1 link at least",
+            "`links` counts the links of one NPU on this dimension",
+        ));
+    }
+    if dimension.links > MOST_LINKS {
+        return Err(FabricError::new(
+            field("links"),
+            dimension.links,
+            format!("more than {MOST_LINKS} links per NPU"),
+            "`links` counts the links of one NPU on this dimension",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses headers of packets of which nothing else is known, and packets that are too large.
+fn check_packets(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+    if dimension.header > Bytes::default()
+        && dimension.payload == Bytes::default()
+        && dimension.packet.is_none()
+    {
+        return Err(FabricError::new(
+            field("header"),
+            dimension.header,
+            "it is not said how many bytes a packet carries beside its header",
+            "give `payload`, for example `payload: 4 KiB`, or `packet: infiniband`",
+        ));
+    }
+    if dimension.payload.count() > MOST_IN_PACKET || dimension.header.count() > MOST_IN_PACKET {
+        return Err(FabricError::new(
+            field("payload"),
+            format!("{}, and a header of {}", dimension.payload, dimension.header),
+            "a packet has 1 GiB at most of either",
+            "for example `payload: 4 KiB` and `header: 64 B`",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses sums that pass faster than data.
+fn check_reduction(
+    dimension: &Dimension,
+    field: &dyn Fn(&str) -> String,
+) -> Result<(), FabricError> {
+    if let Some(reduced) = dimension.reduction_bandwidth
+        && !(dimension.in_network_reduction && reduced <= dimension.aggregate())
+    {
+        let why = if dimension.in_network_reduction {
+            format!("an NPU sends {} at most", dimension.aggregate())
+        } else {
+            "the switch does not reduce".to_owned()
+        };
+        return Err(FabricError::new(
+            field("reduction_bandwidth"),
+            reduced,
+            why,
+            "it is what data reaches through sums, with `in_network_reduction: true`",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses measured algorithms whose sizes do not rise.
+fn check_fastest(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+    for (operation, points) in &dimension.fastest {
+        let rises = points.windows(2).all(|pair| pair[0].from < pair[1].from);
+        if points.is_empty() || !rises {
+            return Err(FabricError::new(
+                field(&format!("fastest.{operation}")),
+                counted(points.len(), "size"),
+                "each begins above the one before, and there is one at least",
+                "for example `[{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]`",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses sums in a network that has no switch.
+fn check_switch(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+    if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch {
+        return Err(FabricError::new(
+            field("in_network_reduction"),
+            "true",
+            "only a switch can reduce",
+            "set `kind: switch` or leave `in_network_reduction` out",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl Wiring {
 
     /// The cables among domains that a graph joins by their ports.
     #[must_use]
-    pub fn of_domains(graph: Graph, planes: u64, ports: Ports) -> Self {
+    pub(crate) fn of_domains(graph: Graph, planes: u64, ports: Ports) -> Self {
         Self::new(graph, planes, Some(ports))
     }
 

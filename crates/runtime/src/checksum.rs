@@ -1,7 +1,7 @@
 //! Checksums: CRC-32C of what goes over a wire, CRC-64/NVME of the memory that ranks compare.
 //!
 //! A frame's header has a checksum of its own, and so has every control message. The elements of a data frame
-//! are followed by theirs ([`TRAILER`] bytes), because it is computed while they leave, a window at a time, so
+//! are followed by theirs (`TRAILER` bytes), because it is computed while they leave, a window at a time, so
 //! that they are read from the cache twice and from memory once; the receiver computes it as they come. It is
 //! compared before the frame counts as combined: nothing that depends on these elements goes on, no exchange
 //! is over with them, and the job ends.
@@ -17,11 +17,11 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Bytes of the checksum behind the elements of a frame.
-pub const TRAILER: usize = 4;
+pub(crate) const TRAILER: usize = 4;
 
 /// The CRC-32C of bytes.
 #[must_use]
-pub fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 

@@ -46,7 +46,7 @@ pub const VERSION: u8 = 2;
 /// Bytes of a header.
 pub const HEADER: usize = 72;
 /// How every frame begins, whatever its version.
-pub const MAGIC: [u8; 2] = *b"ar";
+pub(crate) const MAGIC: [u8; 2] = *b"ar";
 const ELEMENTS: u8 = 1;
 
 /// What a data frame says of itself.

@@ -21,7 +21,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "binary_tree";
 
 /// See the [module](self).
-pub struct BinaryTree;
+pub(crate) struct BinaryTree;
 
 impl Algorithm for BinaryTree {
     fn tag(&self) -> &'static str {

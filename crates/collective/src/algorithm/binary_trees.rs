@@ -33,7 +33,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "binary_trees";
 
 /// See the [module](self).
-pub struct BinaryTrees;
+pub(crate) struct BinaryTrees;
 
 impl Algorithm for BinaryTrees {
     fn tag(&self) -> &'static str {

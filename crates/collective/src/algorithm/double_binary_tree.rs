@@ -42,7 +42,7 @@ pub const TAG: &str = "double_binary_tree";
 pub const SEGMENTS: u32 = 16;
 
 /// See the [module](self).
-pub struct DoubleBinaryTree;
+pub(crate) struct DoubleBinaryTree;
 
 impl Algorithm for DoubleBinaryTree {
     fn tag(&self) -> &'static str {

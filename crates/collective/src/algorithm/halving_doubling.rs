@@ -38,7 +38,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "halving_doubling";
 
 /// See the [module](self).
-pub struct HalvingDoubling;
+pub(crate) struct HalvingDoubling;
 
 impl Algorithm for HalvingDoubling {
     fn tag(&self) -> &'static str {

@@ -35,7 +35,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "halving_doubling_near";
 
 /// See the [module](self).
-pub struct HalvingDoublingNear;
+pub(crate) struct HalvingDoublingNear;
 
 impl Algorithm for HalvingDoublingNear {
     fn tag(&self) -> &'static str {

@@ -102,7 +102,7 @@ pub struct LinkTime {
 impl LinkTime {
     /// Of an algorithm whose messages fit the links: what the busiest rank sends.
     #[must_use]
-    pub const fn as_sent(cost: &Cost) -> Self {
+    pub(crate) const fn as_sent(cost: &Cost) -> Self {
         Self { busy: cost.sent, fill: cost.fill }
     }
 }

@@ -32,7 +32,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "ring_by_block";
 
 /// See the [module](self).
-pub struct RingByBlock;
+pub(crate) struct RingByBlock;
 
 impl Algorithm for RingByBlock {
     fn tag(&self) -> &'static str {

@@ -41,7 +41,7 @@ use crate::{Operation, Program};
 pub const TAG: &str = "ring_unidirectional";
 
 /// See the [module](self).
-pub struct RingUnidirectional;
+pub(crate) struct RingUnidirectional;
 
 impl Algorithm for RingUnidirectional {
     fn tag(&self) -> &'static str {

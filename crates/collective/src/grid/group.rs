@@ -104,7 +104,7 @@ impl Spread {
 
     /// Both ways round a ring.
     #[must_use]
-    pub fn both_ways(ring: &[u32], root: u32) -> [Self; 2] {
+    pub(crate) fn both_ways(ring: &[u32], root: u32) -> [Self; 2] {
         let back: Vec<u32> = ring.iter().rev().copied().collect();
         [Self::chain(ring, root), Self::chain(&back, root)]
     }

@@ -58,7 +58,7 @@ pub fn pair(rows: u32, columns: u32) -> Result<[Vec<u32>; 2], CollectiveError> {
 ///
 /// # Errors
 /// As [`pair`].
-pub fn check_pair(rows: u32, columns: u32) -> Result<(), CollectiveError> {
+pub(crate) fn check_pair(rows: u32, columns: u32) -> Result<(), CollectiveError> {
     if fits(rows, columns) || fits(columns, rows) {
         return Ok(());
     }

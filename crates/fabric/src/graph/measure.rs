@@ -18,7 +18,7 @@ pub fn diameter(graph: &Graph) -> u32 {
 }
 
 /// [`diameter`], which tells from how many NPUs it has looked; `None` where whoever is told wants it to end.
-pub fn diameter_watched(
+pub(crate) fn diameter_watched(
     graph: &Graph,
     watch: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Option<u32> {

@@ -111,7 +111,7 @@ fn name(graph: &Graph, node: NodeId) -> String {
 
 /// A channel as people name it, such as `NPU 3 to switch 0, channel 1`. Switches count from 0.
 #[must_use]
-pub fn channel_in_words(graph: &Graph, at: Channel) -> String {
+pub(crate) fn channel_in_words(graph: &Graph, at: Channel) -> String {
     let link = graph.link(at.link);
     format!("{} to {}, channel {}", name(graph, link.from), name(graph, link.to), at.channel)
 }
