@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allrail.base.errors import AllrailError, AllrailWarning, InputError, TrainingError
     from allrail.formats.chakra_export import export
+    from allrail.measure import calibrations as calibrate
     from allrail.measure.comparison import Comparison, compare
+    from allrail.measure.expected import expect
+    from allrail.measure.verify.asked import verify
+    from allrail.output.report.saved import report
     from allrail.output.schemas import schema
     from allrail.results.plans import Plan
     from allrail.results.result import CollectivesResult, Result
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from allrail.results.training_result import TrainingResult
     from allrail.runtime.communicator import Communicator
     from allrail.runtime.launch import launch
+    from allrail.runtime.recorded import run
     from allrail.scenario import (
         Collective,
         Dimension,
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from allrail.simulation.placing import place
     from allrail.simulation.plugins import CommTask, chunk_scheduler, load_plugin, tensor_scheduler
     from allrail.simulation.variants import Row
+    from allrail.targets.asked import apply
     from allrail.targets.layouts import plan
 
     __version__: str
@@ -62,7 +68,12 @@ _HOMES = {
     **dict.fromkeys(
         ("AllrailError", "AllrailWarning", "InputError", "TrainingError"), "base.errors"
     ),
+    "apply": "targets.asked",
     "cost": "simulation.graphs",
+    "expect": "measure.expected",
+    "report": "output.report.saved",
+    "run": "runtime.recorded",
+    "verify": "measure.verify.asked",
     "export": "formats.chakra_export",
     "import_": "simulation.importing",
     "launch": "runtime.launch",
@@ -99,7 +110,7 @@ _HOMES = {
 }
 
 
-_NAMESPACES = {"fabric": "simulation.networks"}
+_NAMESPACES = {"calibrate": "measure.calibrations", "fabric": "simulation.networks"}
 """Commands that have commands of their own: a module of functions each."""
 
 __all__ = [
@@ -128,9 +139,12 @@ __all__ = [
     "WhatIf",
     "Workload",
     "__version__",
+    "apply",
+    "calibrate",
     "chunk_scheduler",
     "compare",
     "cost",
+    "expect",
     "export",
     "fabric",
     "import_",
@@ -141,13 +155,16 @@ __all__ = [
     "place",
     "plan",
     "preset_names",
+    "report",
     "require",
+    "run",
     "schema",
     "simulate",
     "simulate_many",
     "sweep",
     "tensor_scheduler",
     "tune",
+    "verify",
     "what_if",
 ]
 

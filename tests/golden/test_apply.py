@@ -11,7 +11,7 @@ import yaml
 from allrail import simulate
 from allrail.base.errors import InputError
 from allrail.runtime.job import find_job
-from allrail.targets import TARGETS, apply
+from allrail.targets import TARGETS, apply_to
 
 REPLICAS = {
     "schema_version": 1,
@@ -57,7 +57,7 @@ def sharded(**more):
 
 
 def text_of(scenario, target, folder, name, **sets):
-    apply(scenario, folder, targets=[target], sets=sets)
+    apply_to(scenario, folder, targets=[target], sets=sets)
     return (folder / name).read_text()
 
 
@@ -226,7 +226,7 @@ def test_a_layout_that_a_tool_would_refuse_gets_no_file(tmp_path, tool, cut, why
     if "microbatches" in cut:
         sets["workload.micro_batch"] = 8
     with pytest.raises(InputError) as error:
-        apply(LARGE, tmp_path, targets=[tool], sets=sets)
+        apply_to(LARGE, tmp_path, targets=[tool], sets=sets)
     assert why in str(error.value)
 
 
@@ -244,7 +244,7 @@ def test_a_model_that_megatron_does_not_build_gets_no_file(tmp_path, model, why)
     compute = {"device": "h100", "memory": "9 TB"}
     scenario = {**LARGE, "workload": {"model": model, "parallelism": layout, "compute": compute}}
     with pytest.raises(InputError, match=why):
-        apply(scenario, tmp_path, targets=["megatron"])
+        apply_to(scenario, tmp_path, targets=["megatron"])
 
 
 def test_uneven_stages_are_a_layout_of_layers(tmp_path):
@@ -334,7 +334,7 @@ def test_torchtitan_s_zero_bubble_has_one_stage_a_rank(tmp_path):
 
 def test_what_old_releases_of_torchtitan_lack_is_said_to_new_ones(tmp_path):
     cut = {"workload.parallelism.zero": 0}
-    (written,) = apply(LARGE, tmp_path, targets=["torchtitan"], sets=cut)
+    (written,) = apply_to(LARGE, tmp_path, targets=["torchtitan"], sets=cut)
     assert [path.name for path in written.files] == ["torchtitan_layout.py"]
     text = written.files[0].read_text()
     assert "up to 0.2 have no `zero: 0` beside `tp`, `cp` or `pp`" in text
@@ -371,7 +371,7 @@ def test_every_second_product_again_is_torchtitan_s_and_not_megatron_s(tmp_path)
     assert flags["--activation_checkpoint.selective_ac_option"] == "op"
     assert "= SelectiveAC.Config()" in (tmp_path / "torchtitan_layout.py").read_text()
     with pytest.raises(InputError, match="Megatron-LM has no `recompute: alternate`"):
-        apply(LARGE, tmp_path, targets=["megatron"], sets=cut)
+        apply_to(LARGE, tmp_path, targets=["megatron"], sets=cut)
 
 
 def test_without_a_pipeline_microbatches_are_steps_of_torchtitan(tmp_path):
@@ -385,7 +385,7 @@ def test_without_a_pipeline_microbatches_are_steps_of_torchtitan(tmp_path):
 
 
 def test_algorithms_by_name_leave_protocols_to_nccl(tmp_path):
-    (written,) = apply(LARGE, tmp_path, targets=["nccl"])
+    (written,) = apply_to(LARGE, tmp_path, targets=["nccl"])
     # A row would force Simple on small messages, too.
     assert [path.name for path in written.files] == ["nccl.env"]
     lines = written.files[0].read_text().splitlines()
@@ -429,15 +429,15 @@ def test_nccl_switches_where_it_was_measured_to(tmp_path, dimension):
 
 
 def test_what_a_tool_lacks_is_said_and_nothing_is_written(tmp_path):
-    written = {one.target: one for one in apply(LARGE, tmp_path)}
+    written = {one.target: one for one in apply_to(LARGE, tmp_path)}
     assert set(written) == set(TARGETS)
     assert written["ddp"].files == ()
     assert "`tp: 8`" in written["ddp"].why
     assert written["megatron"].files
     with pytest.raises(InputError, match="DDP has no `tp: 8`"):
-        apply(LARGE, tmp_path, targets=["ddp"])
+        apply_to(LARGE, tmp_path, targets=["ddp"])
     with pytest.raises(InputError) as error:
-        apply(LARGE, tmp_path, targets=["megatrn"])
+        apply_to(LARGE, tmp_path, targets=["megatrn"])
     assert "did you mean `megatron`" in str(error.value)
 
 

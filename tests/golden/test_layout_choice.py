@@ -36,7 +36,7 @@ from allrail.search.layouts.asked import OfModel, job_of
 from allrail.search.layouts.budget import Budget
 from allrail.search.layouts.choice import may_be_recommended
 from allrail.search.layouts.search import recomputations
-from allrail.targets import apply, offers
+from allrail.targets import apply_to, offers
 from allrail.targets.decision import Decision
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
@@ -180,7 +180,7 @@ def test_a_tool_gets_only_what_apply_writes_files_for(tool, tmp_path):
         assert tool in one.tools
         count = one.layout.microbatches(job)
         tree = one.layout.scenario(job, recompute=one.recompute, microbatches=count)
-        [written] = apply(tree, tmp_path / one.layout.name, targets=[tool])
+        [written] = apply_to(tree, tmp_path / one.layout.name, targets=[tool])
         assert written.files
 
 
@@ -192,7 +192,7 @@ def test_a_plan_for_a_tool_has_no_schedule_that_its_files_do_not_say(tool, folde
     [schedules] = json.loads(told.stdout)["schedules"]
     decided = yaml.safe_load((folder / "best.yaml").read_text()).get("schedule", {})
     assert decided == schedules["schedule"]
-    [written] = apply(folder / "best.yaml", folder / "job", targets=[tool])
+    [written] = apply_to(folder / "best.yaml", folder / "job", targets=[tool])
     assert written.files
     assert written.left == ()
     if tool in ("fsdp", "torchtitan"):  # both leave collectives and gradients' order to others
@@ -231,7 +231,7 @@ def test_what_a_tool_says_of_schedules_is_what_apply_says(folder):
         for number, schedule in enumerate(tried):
             try:
                 where = folder / f"{tool}-{number}"
-                [written] = apply({**own, "schedule": schedule}, where, targets=[tool])
+                [written] = apply_to({**own, "schedule": schedule}, where, targets=[tool])
                 carried = not written.left
             except InputError:
                 carried = False

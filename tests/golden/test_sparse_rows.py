@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import allrail
 from allrail.base.errors import InputError
-from allrail.targets import apply
+from allrail.targets import apply_to
 
 ROWS, WIDTH = 1000, 64
 TABLE = 4 * ROWS * WIDTH
@@ -216,11 +216,11 @@ def test_tied_words_have_a_dense_gradient():
 
 
 def test_apply_says_it_in_the_job_file_or_refuses(tmp_path):
-    apply(scenario(words(rows=40)), tmp_path / "rows", targets=["allrail"])
+    apply_to(scenario(words(rows=40)), tmp_path / "rows", targets=["allrail"])
     text = (tmp_path / "rows" / "allrail.yaml").read_text()
     assert "# Gradients of words travel as rows" in text
     assert 'schedule(..., sparse="gather")' in text
-    apply(scenario(words(exchange="dense")), tmp_path / "dense", targets=["allrail", "ddp"])
+    apply_to(scenario(words(exchange="dense")), tmp_path / "dense", targets=["allrail", "ddp"])
     assert "rows" not in (tmp_path / "dense" / "allrail.yaml").read_text()
     cut = {"policy": "bytescheduler", "partition": "64 KiB"}
     for sparse, tool, tensor, why in (
@@ -229,6 +229,6 @@ def test_apply_says_it_in_the_job_file_or_refuses(tmp_path):
         (words(), "allrail", {**cut, "exchange": "parameter_server"}, "gathers the rows"),
     ):
         with pytest.raises(InputError) as raised:
-            apply(scenario(sparse, tensor=tensor), tmp_path / "none", targets=[tool])
+            apply_to(scenario(sparse, tensor=tensor), tmp_path / "none", targets=[tool])
         assert why in str(raised.value)
         assert raised.value.hint

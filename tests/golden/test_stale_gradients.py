@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import allrail
 from allrail.base.errors import InputError
-from allrail.targets import apply
+from allrail.targets import apply_to
 
 STEADY = ("pipedream", "pipedream_2bw", "pipemare")
 STAGES = 4
@@ -237,7 +237,7 @@ def test_no_tool_carries_it(tool, key, tmp_path):
     else:
         one["workload"]["parallelism"]["schedule"] = "pipedream_2bw"
     with pytest.raises(InputError) as raised:
-        apply(one, tmp_path, targets=[tool])
+        apply_to(one, tmp_path, targets=[tool])
     said = "lag: 3" if key == "lag" else "schedule: pipedream_2bw"
     assert tool == "allrail" or f"no `{said}`" in str(raised.value)
 

@@ -7,7 +7,7 @@ import pytest
 from allrail.runtime.job import find_job
 from allrail.search.layouts.mapping import block, numberings
 from allrail.search.layouts.tools import TOOLS, tools_for
-from allrail.targets import apply
+from allrail.targets import apply_to
 
 QWEN = {"kv_heads": 4, "heads": 64, "sequence_length": 4096}
 
@@ -104,11 +104,11 @@ def test_the_runtime_gets_the_part_of_a_fabric_that_its_job_takes(tmp_path):
         },
         "schedule": {"algorithms": ["ring", "ring"]},
     }
-    apply(scenario, tmp_path / "many", targets=["allrail"])
+    apply_to(scenario, tmp_path / "many", targets=["allrail"])
     many = find_job(tmp_path / "many" / "allrail.yaml").settings(rank=0, ranks=32)
     assert [one["size"] for one in many["dimensions"]] == [8, 4]
     one_node = {"workload.parallelism.dp": 4}
-    apply(scenario, tmp_path / "few", targets=["allrail"], sets=one_node)
+    apply_to(scenario, tmp_path / "few", targets=["allrail"], sets=one_node)
     few = find_job(tmp_path / "few" / "allrail.yaml").settings(rank=0, ranks=4)
     assert [one["size"] for one in few["dimensions"]] == [4]
 
@@ -126,12 +126,12 @@ def test_apply_keeps_to_the_table_and_to_the_numbering(tmp_path):
             "compute": {"device": "h100"},
         },
     }
-    written = {one.target: one for one in apply(scenario, tmp_path / "inside")}
+    written = {one.target: one for one in apply_to(scenario, tmp_path / "inside")}
     assert "outside" in written["torchtitan"].why
     flags = (tmp_path / "inside" / "megatron.args").read_text()
     assert "--use-tp-pp-dp-mapping" in flags
     turned = {"workload.parallelism.map": {"dp": [0], "pp": [1]}}
-    written = {one.target: one for one in apply(scenario, tmp_path / "outside", sets=turned)}
+    written = {one.target: one for one in apply_to(scenario, tmp_path / "outside", sets=turned)}
     assert written["torchtitan"].files
     flags = (tmp_path / "outside" / "megatron.args").read_text()
     assert "--use-tp-pp-dp-mapping" not in flags

@@ -90,6 +90,9 @@ def good(name: str) -> dict[str, Any]:
         "chakra": "out",
         "command": ["true"],
         "ranks": 1,
+        "throughput": "0.5x-ideal",
+        "run": "rec",
+        "trace": "rec",
     }
     parameters = inspect.signature(found(name)).parameters.values()
     needed = {one.name for one in parameters if one.default is inspect.Parameter.empty}

@@ -238,8 +238,8 @@ CASES = {
         "launch -n 1 --nodes 2 --node-rank 0 --rendezvous nowhere --token-file {} true",
     ),
     ("verify", "run"): ("trace.json", TRACE, "verify {} --fabric eight.yaml"),
-    ("verify", "planned"): ("fabric.yaml", FABRIC, "verify trace.json --fabric {}"),
-    ("apply", "file"): ("step.yaml", STEP, "apply {} --out job"),
+    ("verify", "fabric"): ("fabric.yaml", FABRIC, "verify trace.json --fabric {}"),
+    ("apply", "scenario"): ("step.yaml", STEP, "apply {} --out job"),
     ("apply", "plugin"): ("plugin.py", PLUGIN, "apply step.yaml --plugin {} --out job"),
     ("import", "files"): ("trace.json", TRACE, "import {} -o out2"),
     ("import", "groups"): (

@@ -148,5 +148,5 @@ def reports(tmp_path_factory, results, scenarios):
     asked = OfModel("gpt2", "dgx-a100", 16, 32, None, "a100")
     rank(job_of(None, asked, example=""), Asked(3, False, 1)).write(root / "layouts")
     write_answer(root / "tuning", "tuning", TUNED)
-    write_answer(root / "verdict", "verdict", {**verdict().to_json(), "run": "rec"})
+    write_answer(root / "verdict", "verdict", {**verdict().to_dict(), "run": "rec"})
     return {path.name: path for path in sorted(root.iterdir())}

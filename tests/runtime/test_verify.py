@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from allrail.base.errors import InputError
-from allrail.measure.verify import verify
+from allrail.measure.verify import verify_records
 from allrail.measure.verify.fit import carried
 from allrail.scenario import load_scenario
 
@@ -68,13 +68,13 @@ def test_rates_that_lie_far_apart_are_not_trusted():
         stage["end"] = stage["start"] + int(SIZE * (1.0, 40.0, 9.0)[place % 3])
     [found] = carried([record])
     assert not found.trusted
-    assert "rates scatter" in verify([record]).fabric["about"]
-    assert verify([record]).fabric["calibrated"] is False
+    assert "rates scatter" in verify_records([record]).fabric["about"]
+    assert verify_records([record]).fabric["calibrated"] is False
 
 
 def test_a_slow_link_is_named_and_the_refitted_step_is_the_measured_one():
     records = [a_run(gbps=4.0, planned="10 Gb/s", rank=rank) for rank in (0, 1)]
-    verdict = verify(records)
+    verdict = verify_records(records)
     assert verdict.difference < -0.1
     assert verdict.worst == "dimension 0's bandwidth"
     assert verdict.refitted_ms == pytest.approx(verdict.measured_ms, rel=0.03)
@@ -87,7 +87,7 @@ def test_a_slow_link_is_named_and_the_refitted_step_is_the_measured_one():
 
 
 def test_a_plan_that_holds_blames_nothing():
-    verdict = verify([a_run(gbps=10.0, planned="10 Gb/s", rank=rank) for rank in (0, 1)])
+    verdict = verify_records([a_run(gbps=10.0, planned="10 Gb/s", rank=rank) for rank in (0, 1)])
     assert verdict.difference == pytest.approx(0, abs=0.02)
     assert verdict.worst is None
 
@@ -100,14 +100,14 @@ def test_ranks_that_are_last_in_turn_are_named():
             (lambda step: 1.0 + 0.8 * (step % 2), lambda step: 1.8 - 0.8 * (step % 2))
         )
     ]
-    verdict = verify(records)
+    verdict = verify_records(records)
     uneven = verdict.assumptions[-1]
     assert uneven.what == "computing, of the last rank"
     assert uneven.step_ms > 1.2 * verdict.planned_ms
 
 
 def test_the_slowest_rank_is_simulated():
-    verdict = verify(
+    verdict = verify_records(
         [a_run(gbps=40.0, planned="40 Gb/s", rank=rank, slower=1 + rank) for rank in (0, 1)]
     )
     assert verdict.rank == 1
@@ -155,6 +155,6 @@ def test_what_is_no_run_is_refused(tmp_path, allrail_cli):
     assert "no step was seen whole" in allrail_cli("verify", str(short)).stderr
     bare = a_run(gbps=4.0, planned="10 Gb/s")
     with pytest.raises(InputError, match="tells of no fabric"):
-        verify([{**bare, "settings": None}])
+        verify_records([{**bare, "settings": None}])
     with pytest.raises(InputError, match="no step was seen whole"):
-        verify([])
+        verify_records([])

@@ -17,7 +17,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
-from allrail.targets import apply  # noqa: E402
+from allrail.targets import apply_to  # noqa: E402
 
 try:
     from torch.distributed.fsdp import FSDPModule
@@ -60,7 +60,7 @@ def sharded(rank, path):
 
 
 def test_the_file_shards_blocks_over_the_replicas(on_ranks, tmp_path):
-    apply(SCENARIO, tmp_path, targets=["fsdp"])
+    apply_to(SCENARIO, tmp_path, targets=["fsdp"])
     path = str(tmp_path / "fsdp.py")
     found = on_ranks(lambda rank: sharded(rank, path), ranks=2, group=True)
     assert found == [(True, (4, 8), True, 2)] * 2
@@ -112,7 +112,7 @@ def test_ddp_makes_the_buckets_that_are_listed(on_ranks, tmp_path, caps, kind):
     ):
         pytest.skip("this torch has no cap for each bucket")
     scenario = {**LINEAR, "schedule": {"tensor": {"policy": "ddp", **caps}}}
-    apply(scenario, tmp_path, targets=["ddp"])
+    apply_to(scenario, tmp_path, targets=["ddp"])
     text = (tmp_path / "ddp_buckets.py").read_text()
     rows = [line[1:].split() for line in text.splitlines() if line.startswith("#  ")]
     listed = [int(size.replace(",", "")) for size, _ in rows]
@@ -124,7 +124,7 @@ def test_ddp_makes_the_buckets_that_are_listed(on_ranks, tmp_path, caps, kind):
 
 def test_gradients_of_16_bits_travel_so_under_ddp(on_ranks, tmp_path):
     workload = {**LINEAR["workload"], "gradient_precision": "bf16"}
-    apply({**LINEAR, "workload": workload}, tmp_path, targets=["ddp"])
+    apply_to({**LINEAR, "workload": workload}, tmp_path, targets=["ddp"])
     path = str(tmp_path / "ddp_buckets.py")
     assert "bf16_compress_hook" in (tmp_path / "ddp_buckets.py").read_text()
     assert on_ranks(lambda rank: sum(bucketed(rank, path)), ranks=2, group=True)

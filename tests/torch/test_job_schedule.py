@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.base.errors import InputError  # noqa: E402
-from allrail.targets import apply  # noqa: E402
+from allrail.targets import apply_to  # noqa: E402
 from allrail.torch import ordered  # noqa: E402
 
 WIDTHS = (64, 128, 128, 8)
@@ -38,7 +38,7 @@ def job_of(folder, schedule, sizes=(2,)):
         },
         "schedule": schedule,
     }
-    (written,) = apply(scenario, folder, targets=["allrail"])
+    (written,) = apply_to(scenario, folder, targets=["allrail"])
     assert not written.left
     return str(written.files[0])
 

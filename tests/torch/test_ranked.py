@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 import allrail  # noqa: E402
 import allrail.torch as art  # noqa: E402
 from allrail.simulation import plugins  # noqa: E402
-from allrail.targets import apply  # noqa: E402
+from allrail.targets import apply_to  # noqa: E402
 
 WIDTHS = (16, 64, 8, 4)
 SMALL_FIRST = """\
@@ -111,7 +111,7 @@ def train(ranks_of):
 
 def test_gradients_go_in_its_order(tmp_path, train):
     name = loaded(tmp_path, SMALL_FIRST)
-    (written,) = apply(scenario(name), tmp_path / "job", targets=["allrail"])
+    (written,) = apply_to(scenario(name), tmp_path / "job", targets=["allrail"])
     assert {path.name for path in written.files} == {"allrail.yaml", "mine.py"}
     text = (tmp_path / "job" / "allrail.yaml").read_text()
     assert "plugin: mine.py" in text
@@ -155,7 +155,7 @@ def test_what_it_does_wrong_is_told_on_every_rank(tmp_path, train, text, why):
 def test_what_a_job_cannot_keep_to_is_refused_with_a_line(tmp_path):
     for text, why in ((GOES, "it chooses as it goes"), (UNEVEN, "cuts all gradients alike")):
         name = loaded(tmp_path, text)
-        written = apply(scenario(name), tmp_path / name)
+        written = apply_to(scenario(name), tmp_path / name)
         (ours,) = (one for one in written if one.target == "allrail")
         assert not ours.files
         assert f"schedule.tensor.policy: {name}" in ours.why
@@ -163,7 +163,7 @@ def test_what_a_job_cannot_keep_to_is_refused_with_a_line(tmp_path):
 
 
 def test_tictac_s_order_is_carried_where_it_is_the_forward_pass_s(tmp_path):
-    (written,) = apply(scenario("tac"), tmp_path / "job", targets=["allrail"])
+    (written,) = apply_to(scenario("tac"), tmp_path / "job", targets=["allrail"])
     assert "policy: tac" in (tmp_path / "job" / "allrail.yaml").read_text()
     assert len(written.files) == 1
 
@@ -174,7 +174,7 @@ def test_a_function_of_no_file_is_refused(tmp_path):
         return tasks
 
     with pytest.raises(allrail.InputError, match="in no file of its own"):
-        apply(scenario("here"), tmp_path / "job", targets=["allrail"])
+        apply_to(scenario("here"), tmp_path / "job", targets=["allrail"])
 
 
 def test_a_file_that_registers_another_is_refused(tmp_path):

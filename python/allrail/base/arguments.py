@@ -172,6 +172,13 @@ def _are_names(value: object) -> bool:
 
 _PATH = Kind(is_usable_path, "a path", '"out"')
 _NAMES = Kind(_are_names, "a text, or a list of texts", '["megatron"]')
+FILES = Kind(
+    lambda value: (
+        isinstance(value, (list, tuple)) and bool(value) and all(map(is_usable_path, value))
+    ),
+    "a path, or a list of paths",
+    '"rank0.json.gz"',
+)
 ANNOTATED: Mapping[str, Kind] = {
     "bool": Kind(lambda value: isinstance(value, bool), "True or False", "True"),
     "int": Kind(lambda value: type(value) is int and abs(value) < 1 << 63, WHOLE, "4"),

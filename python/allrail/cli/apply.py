@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 if TYPE_CHECKING:
     from allrail.targets import Written
+    from allrail.targets.asked import Applied
 
 
 @click.command()
-@click.argument("file", type=options.Input())
+@click.argument("scenario", metavar="FILE", type=options.Input())
 @options.sets
 @click.option(
     "--out",
-    "folder",
     required=True,
     type=options.Output(),
     callback=options.writable,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--for",
-    "targets",
+    "for_",
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 )
 @options.plugin
 @options.as_json
-def command(
-    *, file: Path, sets: tuple[str, ...], folder: Path, targets: tuple[str, ...], as_json: bool
-) -> None:
+@function("apply", doing="simulating")
+def command(applied: Applied) -> None:
     """Write what makes tools do what the scenario in FILE has decided.
 
     \b
@@ -59,23 +58,8 @@ def command(
       allrail apply scenario.yaml --set workload.parallelism.tp=8 --out job
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.targets import apply
 
-    with output.Progress("simulating") as progress:
-        written = apply(file, folder, targets=targets, sets=sets, progress=progress)
-    if as_json:
-        output.print_json(
-            {
-                one.target: {
-                    "files": [str(path) for path in one.files],
-                    "why": one.why or None,
-                    "left": list(one.left),
-                }
-                for one in written
-            }
-        )
-        return
-    output.pairs([(one.target, _line(one)) for one in written])
+    output.pairs([(one.target, _line(one)) for one in applied.written])
 
 
 def _line(one: Written) -> str:

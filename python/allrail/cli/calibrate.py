@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
-    from allrail.measure.calibrate.live import Measured
     from allrail.measure.calibrate.network import Calibrated
+    from allrail.measure.calibrations import Calibration, DeviceCalibration
 
-_TABLES = 16
 _out = click.option(
     "-o",
     "--out",
@@ -44,14 +43,12 @@ def command() -> None:
 )
 @click.option(
     "--table",
-    "number",
     type=click.IntRange(1),
     help="Number of the table in FILE: 1, 2, ...",
 )
-@click.option("--type", "dtype", help="Element type, where FILE has several (`-d all`): float, ...")
+@click.option("--type", help="Element type, where FILE has several (`-d all`): float, ...")
 @click.option(
     "--algorithm",
-    "algorithms",
     multiple=True,
     callback=options.listed,
     metavar="A,B,...",
@@ -64,19 +61,8 @@ def command() -> None:
 )
 @options.as_json
 @options.report
-def network(
-    *,
-    files: tuple[Path, ...],
-    out: Path | None,
-    collective: str | None,
-    ranks: int | None,
-    number: int | None,
-    dtype: str | None,
-    algorithms: tuple[str, ...],
-    nic: str | None,
-    as_json: bool,
-    report: Path | None,
-) -> None:
+@function("calibrate.network")
+def network(made: Calibration, *, out: Path | None, report: Path | None) -> None:
     """Make a fabric of tables that nccl-tests, MPI's or PyTorch's benchmarks print.
 
     One FILE gives one dimension over its ranks. Several, of one collective on one machine, on
@@ -99,47 +85,8 @@ def network(
       allrail calibrate network ring.txt tree.txt --algorithm ring --algorithm double_binary_tree
     """  # noqa: D301, click wants the character
     from allrail.cli import output
-    from allrail.measure.calibrate.network import calibrate
-    from allrail.measure.calibrate.read import read_tables
-    from allrail.measure.calibrate.table import chosen
 
-    if algorithms:
-        each = (
-            chosen(
-                read_tables(file),
-                source=str(file),
-                collective=collective,
-                ranks=ranks,
-                number=number,
-                dtype=dtype,
-            )
-            for file in files
-        )
-        made = calibrate([table for tables in each for table in tables], algorithms=algorithms)
-    else:
-        every = [table for file in files for table in read_tables(file)]
-        tables = chosen(
-            every,
-            source=str(files[0]),
-            collective=collective,
-            ranks=ranks,
-            number=number,
-            dtype=dtype,
-            most=_TABLES,
-        )
-        made = calibrate(tables, nic=_rate(nic))
-    if out is not None:
-        from allrail.base.files import write_yaml
-
-        write_yaml(out, made.fabric)
-    if report is not None:
-        from allrail.output.report import answer
-
-        answer.write(report, "calibration", _tree(made))
-    if as_json:
-        output.print_json(_tree(made))
-        return
-    _show(made)
+    _show(made.made)
     if out is not None:
         output.note(f"the fabric is in {out}")
     if report is not None:
@@ -161,7 +108,8 @@ def network(
     help="Sizes to measure, each twice the one before",
 )
 @options.as_json
-def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> None:
+@function("calibrate.live", doing="measuring")
+def live(made: Calibration, *, out: Path | None) -> None:
     """Make a fabric of what the processes of a job measure of themselves.
 
     Start it as the job is started, on the job's own machines: by NCCL where there are GPUs, by gloo
@@ -174,26 +122,10 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
       torchrun --nproc-per-node 4 --no-python allrail calibrate live -o measured.yaml
       torchrun --nnodes 2 --nproc-per-node 8 ... --no-python allrail calibrate live -o measured.yaml
     """  # noqa: D301, click wants the character
-    from allrail.base.files import write_yaml
     from allrail.cli import output
-    from allrail.measure.calibrate.network import calibrate
-    from allrail.measure.calibrate.pairs import unlike
 
-    ladder = _ladder(sizes)
-    measured, rank = _measured(ladder, collective)
-    if rank:
-        return
-    made = calibrate(measured.tables)
-    if out is not None:
-        write_yaml(out, made.fabric)
-    told = unlike(measured.pairs, measured.inside)
-    if as_json:
-        output.print_json(
-            {**_tree(made), "pairs": [asdict(pair) for pair in measured.pairs], "unlike": told}
-        )
-        return
-    _show(made)
-    for line in told or ["no rank, and no pair of ranks, is slower than the others"]:
+    _show(made.made)
+    for line in made.told or ["no rank, and no pair of ranks, is slower than the others"]:
         output.note(line)
     if out is not None:
         output.note(f"the fabric is in {out}")
@@ -210,7 +142,6 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
 )
 @click.option(
     "--device",
-    "which",
     metavar="DEVICE",
     help="Device as PyTorch names it: `cuda:1`, `cpu`; the first GPU, else the CPU, if left out",
 )
@@ -222,7 +153,8 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
     help="Time budget in seconds",
 )
 @options.as_json
-def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool) -> None:
+@function("calibrate.device", doing="measuring", counts=False)
+def device(made: DeviceCalibration, *, out: Path | None) -> None:
     """Make a device's file of what PyTorch measures on the device at hand.
 
     Measured are products of matrices over a grid of shapes and formats, fused attention by kind and
@@ -236,137 +168,14 @@ def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool
       allrail calibrate device --device cpu --seconds 20 -o cpu.json
       allrail simulate step.yaml --set workload.compute.device=mine.json
     """  # noqa: D301, click wants the character
-    import json
-
     from allrail.cli import output
-    from allrail.cli.device import measured, show, tree
+    from allrail.cli.device import show
 
-    if out is not None and out.suffix != ".json":
-        from allrail.base.errors import InputError
-
-        raise InputError(
-            "a device's file is JSON", source="--out", value=str(out), hint="such as `mine.json`"
-        )
-    fitted, warnings, notes = measured(which, seconds)
-    if out is not None:
-        from allrail.base.files import write_text
-
-        write_text(out, json.dumps(fitted.file, indent=2, ensure_ascii=False) + "\n")
-    for line in warnings:
-        output.warn(line)
-    if as_json:
-        output.print_json(
-            {
-                "device": fitted.file,
-                "rows": [tree(row) for row in fitted.rows],
-                "notes": [*notes, *fitted.notes],
-                "warnings": list(warnings),
-            }
-        )
-        return
-    show(fitted)
-    for line in (*notes, *fitted.notes):
+    show(made.fitted)
+    for line in (*made.notes, *made.fitted.notes):
         output.note(line)
     if out is not None:
         output.note(f"the device's file is in {out}")
-
-
-def _ladder(text: str) -> list[int]:
-    """Sizes from one to another."""
-    from allrail import _core
-    from allrail.base.errors import InputError
-    from allrail.scenario.fields import parse_quantity
-
-    hint = "for example `4 KiB:64 MiB`"
-    ends = text.split(":")
-    if len(ends) != 2:
-        raise InputError("it is no range", source="--sizes", value=text, hint=hint)
-    try:
-        low, high = (parse_quantity("size", end.strip()) for end in ends)
-    except _core.InputError:
-        raise InputError(
-            "it is no range of sizes", source="--sizes", value=text, hint=hint
-        ) from None
-    if not 4 <= low <= high <= 16 << 30:
-        raise InputError(
-            "it is not from 4 B on, upwards, and to 16 GiB", source="--sizes", value=text, hint=hint
-        )
-    return [low << power for power in range(high.bit_length()) if low << power <= high]
-
-
-def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
-    from allrail.base.errors import InputError
-    from allrail.base.installed import install
-    from allrail.cli import output
-    from allrail.runtime.environment import place_of
-
-    place = place_of()
-    try:
-        from allrail.measure.calibrate import live as job
-    except ImportError:
-        raise InputError(
-            "torch is not installed", hint=install("torch"), source="calibrate live"
-        ) from None
-    if place.ranks < 2:
-        raise InputError(
-            "there is one rank, and nobody to measure with",
-            source="calibrate live",
-            hint="`torchrun --nproc-per-node 4 --no-python allrail calibrate live`",
-        )
-    job.begin(place.local_rank)
-    with output.Progress("measuring") as progress:
-        found = job.measure(
-            sizes,
-            collective=collective,
-            inside=job.ranks_inside(),
-            progress=progress if place.rank == 0 else None,
-        )
-    job.end()
-    return found, place.rank
-
-
-def _rate(text: str | None) -> float | None:
-    """Bytes a second."""
-    from allrail import _core
-    from allrail.base.errors import InputError
-    from allrail.scenario.fields import parse_quantity
-
-    if text is None:
-        return None
-    try:
-        return float(parse_quantity("bandwidth", text))
-    except _core.InputError:
-        raise InputError(
-            "it is no rate", source="--nic", value=text, hint="for example `400 Gb/s`"
-        ) from None
-
-
-def _tree(made: Calibrated) -> dict[str, object]:
-    return {
-        "fabric": made.fabric,
-        "collective": made.table.collective,
-        "ranks": made.table.ranks,
-        "error": made.error,
-        "error_of_larger_half": made.large,
-        "ran": made.ran,
-        "every_second": made.every_second,
-        "upper_half": made.upper_half,
-        "switches": list(made.fit.switches),
-        "left_out": list(made.fit.left_out),
-        "unknown": list(made.unknown),
-        "notes": list(made.table.notes),
-        "rows": [
-            {
-                "ranks": each.table.ranks,
-                "bytes": row.bytes,
-                "measured_us": row.time_us,
-                "fitted_us": each.fit.time_us(row.bytes),
-                "simulated_us": each.simulated_us[row.bytes],
-            }
-            for each in made.judged
-            for row in each.table.rows
-        ],
-    }
 
 
 def _show(made: Calibrated) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from keyword import iskeyword
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,8 +30,6 @@ import click
 from allrail.base.errors import AllrailWarning, InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from allrail.results.answer import Answer
 
 TERMINAL: Mapping[str, str] = {
@@ -89,17 +88,21 @@ def function(
                 added = more()
                 if doing:
                     added["progress"] = stack.enter_context(output.Progress(doing, counts=counts))
-                answer: Answer | int = found(name)(**typed, **added)
+                answer: Answer | Path | int | None = found(name)(**typed, **added)
+            if answer is None:  # another process of the job answers
+                return
             if isinstance(answer, int):  # the status of what it has started
                 raise SystemExit(answer)
             if replaced:
                 output.warn(f"`{results}` held the results of another run; they are replaced")
-            if as_json:
+            if as_json and not isinstance(answer, Path):
                 output.print_json(answer.to_dict())
             else:
                 show(answer, **{one: typed[one] for one in wanted})
             if results is not None and (folder == "report" or not as_json):
                 folders.tell(results, left_out=getattr(answer, "left_out", ()))
+            if isinstance(answer, Path):
+                return
             if (stopped := getattr(answer, "stopped", "")) and answer.exit_status:
                 output.text(stopped, err=True)
             if answer.exit_status:

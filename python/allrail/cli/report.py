@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from allrail.cli import options
+from allrail.cli.function import function
 
 _PAGE = "report.html"
 
@@ -20,7 +21,8 @@ _PAGE = "report.html"
     metavar="FILE",
     help=f"Write the page here; `{_PAGE}` beside the results if left out",
 )
-def command(*, path: Path, out: Path | None) -> None:
+@function("report")
+def command(page: Path) -> None:
     """Write the report of results in DIR that `--out` or `--report` wrote: one page, offline.
 
     DIR may be the `result.json` in it. Nothing is simulated; pictures are taken as they are.
@@ -30,11 +32,6 @@ def command(*, path: Path, out: Path | None) -> None:
       allrail report out
       allrail report out --out page.html
     """  # noqa: D301, click wants the character
-    from allrail.base.files import write_text
     from allrail.cli import output
-    from allrail.output.report.saved import saved_page
 
-    html = saved_page(path)
-    file = out or (path if path.is_dir() else path.parent) / _PAGE
-    write_text(file, html)
-    output.text(f"report    {file}", err=True)
+    output.text(f"report    {page}", err=True)

@@ -66,7 +66,7 @@ def launch(
     Example:
         `allrail.launch(["python", "train.py"], ranks=4)`
     """
-    check("command", command, kind=_COMMAND)
+    check("command", command, kind=COMMAND)
     for name, count in (("ranks", ranks), ("nodes", nodes)):
         if count < 1:
             raise InputError("it is below 1", field=name, value=str(count))
@@ -75,7 +75,7 @@ def launch(
     return run_ranks(command, ranks=ranks, hosts=hosts)
 
 
-_COMMAND = Kind(
+COMMAND = Kind(
     lambda value: (
         isinstance(value, (list, tuple))
         and bool(value)

@@ -7,20 +7,12 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from allrail.base.arguments import Kind, Names, PathLike, check, checked, is_usable_path
+from allrail.base.arguments import FILES, Names, PathLike, check, checked
 from allrail.base.errors import AllrailWarning
 from allrail.formats.imported import Imported
 from allrail.formats.traces import import_trace
 from allrail.scenario import load_scenario
 from allrail.simulation.one import simulate_one
-
-_FILES = Kind(
-    lambda value: (
-        isinstance(value, (list, tuple)) and bool(value) and all(map(is_usable_path, value))
-    ),
-    "a path, or a list of paths",
-    '"rank0.json.gz"',
-)
 
 
 @checked
@@ -61,7 +53,7 @@ def import_(
         `allrail.simulate(allrail.import_("rank0.json.gz", out="out").scenario)`
     """
     several = [files] if isinstance(files, (str, os.PathLike)) else files
-    check("files", several, kind=_FILES)
+    check("files", several, kind=FILES)
     done = import_trace(
         [Path(file) for file in several],
         folder=Path(out),

@@ -52,7 +52,7 @@ class Written:
     left: tuple[str, ...] = ()
 
 
-def apply(
+def apply_to(
     scenario: ScenarioLike,
     folder: Path,
     *,

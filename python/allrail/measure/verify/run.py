@@ -24,7 +24,7 @@ from allrail.runtime.steps import Step, middle_half, steps_of
 from allrail.simulation.api import simulate
 
 
-def verify(records: Sequence[Record]) -> Verdict:
+def verify_records(records: Sequence[Record]) -> Verdict:
     """Compare a run with the simulation of the same job.
 
     Args:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+from allrail.base.arguments import PathLike
+from allrail.base.files import write_yaml
 from allrail.base.foreign import printable
 from allrail.base.units import show_count, show_number
 from allrail.measure.verify.collectives import Exchange
 from allrail.measure.verify.fit import Carried
+from allrail.results.answer import renderers
+from allrail.results.table import Table
 
 _SHOWN = 8
 
@@ -49,8 +54,8 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Predicted beside measured.
+class Verdict(Table):
+    """Predicted beside measured: a row an exchange.
 
     Attributes:
         ranks: How many there were.
@@ -70,7 +75,11 @@ class Verdict:
         each: The steps one by one, where these differ: of a trace.
         notes: What was assumed of a trace, and what makes it less than it seems.
         bar_of: The parts of `bar`, in words.
+        run: The name of what was recorded.
     """
+
+    kind: ClassVar[str] = "verdict"
+    PLOTTED: ClassVar[tuple[str, str]] = ("name", "measured_ms")
 
     ranks: int
     steps: int
@@ -88,15 +97,40 @@ class Verdict:
     each: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = ()
     bar_of: tuple[tuple[str, float], ...] = ()
+    run: str = ""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row an exchange: bytes, and its time measured and predicted, ms."""
+        return [asdict(one) for one in self.exchanges]
 
     @property
     def difference(self) -> float:
         """Predicted before the run over measured, less one."""
         return self.planned_ms / self.measured_ms - 1
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, under the same names."""
-        return asdict(self) | {"difference": self.difference}
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        tree = asdict(self) | {"difference": self.difference}
+        tree.pop("run")
+        return tree
+
+    def write(self, path: PathLike) -> None:
+        """Write the fabric as measured (`.yaml`), the exchanges as a table, or a folder.
+
+        Args:
+            path: `NAME.yaml`; `.csv`, `.parquet` or `.json`; else a folder for a report.
+
+        Raises:
+            InputError: It cannot be written.
+        """
+        path = Path(path)
+        if path.suffix in (".yaml", ".yml"):
+            write_yaml(path, self.fabric)
+        elif path.suffix in (".csv", ".parquet", ".json"):
+            Table.write(self, path)
+        else:
+            renderers().write(self, path)
 
     def __str__(self) -> str:
         """Return the tables."""

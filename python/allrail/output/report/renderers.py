@@ -156,6 +156,26 @@ def _required(answer: Any, folder: Path) -> None:
     write_curves(folder, answer)
 
 
+def _verdict(answer: Any, folder: Path) -> None:
+    folders.write(folder, "verdict", {**answer.to_dict(), "run": answer.run})
+
+
+def _recorded(answer: Any, folder: Path) -> None:
+    from allrail.base.files import write_bytes
+    from allrail.output.record_trace import trace_gzip
+
+    file = folder / answer.trace.name
+    write_bytes(file, trace_gzip(list(answer.records)), option="--trace")
+
+
+def _expected(answer: Any, folder: Path) -> None:
+    folders.write(folder, "expected", {**answer, "notes": [*answer.notes, answer.error]})
+
+
+def _calibration(answer: Any, folder: Path) -> None:
+    folders.write(folder, "calibration", answer.to_dict())
+
+
 def _layouts(answer: Any, folder: Path) -> None:
     from allrail.results.accuracy import line_of
     from allrail.scenario import load_any_fabric, load_scenario
@@ -178,6 +198,10 @@ _WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
     "comparison": _comparison,
     "layouts": _layouts,
     "placement": _placement,
+    "verdict": _verdict,
+    "recorded": _recorded,
+    "expected": _expected,
+    "calibration": _calibration,
     "required": _required,
     "sweep": _sweep,
     "tuning": _tuning,

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
+from allrail.base.files import write_text
 from allrail.output.report.answer import KINDS, html
 from allrail.output.write import MADE_BY, RESULT_FILE
 from allrail.scenario.text import read_bytes, read_json
@@ -24,6 +26,35 @@ ELSEWHERE = {
     "the folder holds",
 }
 """Files of other verbs, and what writes their reports."""
+
+
+PAGE = "report.html"
+
+
+@checked
+def report(path: PathLike, *, out: PathLike | None = None) -> Path:
+    """Write the report of results that were written before: one page, which opens offline.
+
+    Nothing is simulated; pictures are taken as they are.
+
+    Args:
+        path: The folder that `out` or `report` of another function wrote, or its `result.json`.
+        out: File for the page; `report.html` beside the results if None.
+
+    Returns:
+        The page's file.
+
+    Raises:
+        InputError: There are no such results, or the page cannot be written.
+
+    Example:
+        `allrail.report("out")`
+    """
+    folder = Path(path)
+    html = saved_page(folder)
+    file = (folder if folder.is_dir() else folder.parent) / PAGE if out is None else Path(out)
+    write_text(file, html)
+    return file
 
 
 def saved_page(path: Path) -> str:
