@@ -118,9 +118,11 @@ def test_rubbish_is_an_input_error(name, tmp_path, monkeypatch):
                 and value in ([], {}, ())
             ):
                 continue  # they are right, and take long
+            if name == "calibrate.device" and (value is None or value in (3, 3.5)):
+                continue  # likewise: so many seconds
             try:
                 function(**{**good(name), parameter: value})
-            except allrail.AllrailError as error:
+            except (allrail.AllrailError, allrail.AllrailWarning) as error:
                 str(error).encode()
             except (KeyboardInterrupt, TimeoutError):
                 raise

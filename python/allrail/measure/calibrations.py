@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allrail import _core
@@ -142,7 +143,7 @@ def network(
     Example:
         `allrail.calibrate.network("all_reduce.txt", out="measured.yaml").fabric`
     """
-    several = [files] if isinstance(files, (str, PurePath)) else files
+    several = [files] if isinstance(files, (str, os.PathLike)) else files
     check("files", several, kind=FILES)
     for name, count, least in (("ranks", ranks, 2), ("table", table, 1)):
         if count is not None and count < least:

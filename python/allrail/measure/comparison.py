@@ -16,7 +16,7 @@ from allrail.base.stdin import STDIN
 from allrail.formats.astra_sim.asked import refuse
 from allrail.measure.beside_astra_sim import beside_astra_sim
 from allrail.measure.calibrate.nccl.beside import Nccl, is_nvlink, nccl_of
-from allrail.results.answer import MAX_SLICES, renderers
+from allrail.results.answer import MAX_SLICES
 from allrail.results.table import Table
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.overrides import Sets
@@ -175,20 +175,6 @@ class Comparison(Table):
     def exit_status(self) -> int:
         """1 where a variant could not be simulated, else 0."""
         return 1 if self.failed else 0
-
-    def write(self, path: PathLike) -> None:
-        """Write the rows as `.csv`, `.parquet` or `.json`; or the folder of `--out`.
-
-        Args:
-            path: The file, or a folder.
-
-        Raises:
-            InputError: It cannot be written.
-        """
-        if Path(path).suffix in (".csv", ".parquet", ".json"):
-            Table.write(self, path)
-        else:
-            renderers().write(self, Path(path))
 
 
 _WORTH = (

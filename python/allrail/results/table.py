@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from allrail.base.errors import InputError
 from allrail.base.files import write_bytes, write_text
-from allrail.results.answer import Answer, Told
+from allrail.results.answer import Answer, Told, renderers
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
 
 Row = Mapping[str, Any]
 
@@ -22,6 +22,8 @@ class Table(Answer):
     """An answer that is rows: it has a length, goes by rows, and is data for polars and files."""
 
     __slots__ = ()
+    kind: ClassVar[str] = "table"
+    """What `write` and a notebook show it as."""
     PLOTTED: ClassVar[tuple[str, str]] = ("", "")
     """The columns of its picture: what stands below the axis, and what is drawn."""
 
@@ -41,13 +43,13 @@ class Table(Answer):
         return pl.DataFrame(self.flat_rows(), infer_schema_length=None)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows as `.csv` or `.parquet`, or the answer as `.json`.
+        """Write the rows as `.csv` or `.parquet`, the answer as `.json`, or a folder with a report.
 
         Args:
-            path: The file.
+            path: The file; without one of these endings, the folder.
 
         Raises:
-            InputError: Its ending is another, or it cannot be written.
+            InputError: It cannot be written, or the answer has no report.
         """
         path = Path(path)
         if path.suffix == ".json":
@@ -55,12 +57,24 @@ class Table(Answer):
         elif path.suffix in (".csv", ".parquet"):
             write_bytes(path, _file_of(self.to_polars(), path.suffix))
         else:
-            raise InputError(
-                "a table is written as CSV, Parquet or JSON",
-                field="path",
-                value=str(path),
-                hint="such as `table.csv`",
-            )
+            renderers().write(self, path)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw its main column: bars by name, a line over numbers.
+
+        Args:
+            ax: Axes of matplotlib to draw on; of a figure as wide as a column of a paper if None.
+
+        Returns:
+            The axes; `axes.figure.savefig("figure.pdf")` writes them.
+
+        Raises:
+            InputError: There is nothing to draw, or matplotlib is not installed.
+        """
+        return renderers().plot(self, ax)  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        return renderers().html(self)  # type: ignore[no-any-return]
 
 
 class ToldTable(Told, Table):

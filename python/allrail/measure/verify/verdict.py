@@ -13,7 +13,6 @@ from allrail.base.foreign import printable
 from allrail.base.units import show_count, show_number
 from allrail.measure.verify.collectives import Exchange
 from allrail.measure.verify.fit import Carried
-from allrail.results.answer import renderers
 from allrail.results.table import Table
 
 _SHOWN = 8
@@ -127,10 +126,8 @@ class Verdict(Table):
         path = Path(path)
         if path.suffix in (".yaml", ".yml"):
             write_yaml(path, self.fabric)
-        elif path.suffix in (".csv", ".parquet", ".json"):
-            Table.write(self, path)
         else:
-            renderers().write(self, path)
+            Table.write(self, path)
 
     def __str__(self) -> str:
         """Return the tables."""

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError
 from allrail.base.files import write_text
+from allrail.output import notebook, plots, shown
 from allrail.output.report import answer as folders
-from allrail.output.shown import page
+from allrail.results.table import Table
 from allrail.simulation.graphs import GraphLike, graph_fabric
 from allrail.simulation.placed import Whereabouts
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from allrail.results.result import Result
     from allrail.scenario import Fabric
 
@@ -32,16 +35,41 @@ def write(answer: Any, folder: Path) -> None:
     Raises:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
-    _WRITERS[answer.kind](answer, folder)
+    made = _WRITERS.get(answer.kind)
+    if made is None:
+        raise InputError(
+            "it has no folder of results",
+            field="path",
+            value=str(folder),
+            hint="name a file: `.csv`, `.parquet` or `.json`",
+        )
+    made(answer, folder)
 
 
-def html(result: Result) -> str:
-    """Return a result as HTML, for a notebook.
+def plot(answer: Any, ax: Axes | None) -> Axes:
+    """Draw an answer.
 
     Args:
-        result: The result.
+        answer: A result, or rows.
+        ax: Where; a new figure if None.
+
+    Raises:
+        InputError: There is nothing to draw, or matplotlib is not installed.
     """
-    return page(result)
+    if isinstance(answer, Table):
+        return plots.bars(answer.flat_rows(), *answer.PLOTTED, ax)
+    return plots.result(answer, ax)
+
+
+def html(answer: Any) -> str:
+    """Return an answer as a notebook shows it.
+
+    Args:
+        answer: A result, or rows.
+    """
+    if isinstance(answer, Table):
+        return notebook.table(answer.flat_rows(), name=type(answer).__name__)
+    return shown.page(answer)
 
 
 def write_results(

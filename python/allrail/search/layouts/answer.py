@@ -11,7 +11,6 @@ from allrail.base.arguments import PathLike
 from allrail.base.errors import InputError
 from allrail.base.files import write_yaml
 from allrail.base.units import show_number
-from allrail.results.answer import renderers
 from allrail.results.table import Table
 from allrail.search.layouts.choice import Row
 from allrail.search.layouts.given import why_it_loses
@@ -130,10 +129,8 @@ class Layouts(Table):
         path = Path(path)
         if path.suffix in (".yaml", ".yml"):
             write_yaml(path, self.scenario_for(path.parent))
-        elif path.suffix in (".csv", ".parquet", ".json"):
-            Table.write(self, path)
         else:
-            renderers().write(self, path)
+            Table.write(self, path)
 
 
 _SHOWN = (

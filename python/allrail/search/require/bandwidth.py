@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from allrail import _core
-from allrail.base.arguments import PathLike
 from allrail.base.errors import InputError
 from allrail.base.progress import Progress
-from allrail.results.answer import renderers
 from allrail.results.table import Table
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import aggregate, dimensions_of
@@ -135,20 +132,6 @@ class Required(Table):
             "fabrics": [asdict(one) for one in self.fabrics],
         }
         return tree | ({"notes": list(self.notes)} if self.notes else {})
-
-    def write(self, path: PathLike) -> None:
-        """Write the rows as `.csv`, `.parquet` or `.json`; or a folder with the curves.
-
-        Args:
-            path: The file, or a folder for `curves.csv`, `.parquet` and `.svg`.
-
-        Raises:
-            InputError: It cannot be written.
-        """
-        if Path(path).suffix in (".csv", ".parquet", ".json"):
-            Table.write(self, path)
-        else:
-            renderers().write(self, Path(path))
 
 
 def _bounded(rate: float) -> int:
