@@ -118,6 +118,18 @@ ROOT = Path(__file__).parents[2] / "examples"
 COLLECTIVE = str(ROOT / "01-simulate-themis" / "scenario.yaml")
 TRAFFIC = str(ROOT / "04-simulate-traffic" / "scenario.yaml")
 STEP = str(ROOT / "06-simulate-a-training-step" / "scenario.yaml")
+TENSORS = str(ROOT / "07-compare-tensor-schedulers" / "scenario.yaml")
+MEASURED = str(ROOT / "18-the-loop-in-a-notebook" / "all_reduce.txt")
+TRACE = str(ROOT / "12-import-a-trace" / "rank0.json")
+RECORDED = str(ROOT / "13-close-the-loop" / "recorded")
+GPT2 = ["--model", "gpt2", "--fabric", "dgx-a100", "--npus", "8"]
+GPT2_HERE = {"model": "gpt2", "fabric": "dgx-a100", "npus": 8}
+STUDY = """\
+schema_version: 1
+scenario: {schema_version: 1, fabric: today, collective: {kind: all_reduce, size: 1 MB}}
+axes: {schedule.chunks: [1, 2]}
+"""
+
 EXAMPLES = {
     "simulate": (
         ["simulate", COLLECTIVE, "--set", "schedule.chunks=8", "--world", "links"],
@@ -159,8 +171,68 @@ EXAMPLES = {
         ["place", "--fabric", "hx2mesh-1k", "--jobs", "9", "--load", "0.5"],
         lambda: allrail.place("hx2mesh-1k", jobs=9, load=0.5),
     ),
+    "tune": (
+        ["tune", TENSORS, "--trials", "2", "--seed", "3"],
+        lambda: allrail.tune(TENSORS, trials=2, seed=3),
+    ),
+    "sweep": (
+        ["sweep", "study.yaml", "--out", "typed", "--workers", "1"],
+        lambda: allrail.sweep("study.yaml", "called", workers=1),
+    ),
+    "plan": (
+        ["plan", COLLECTIVE, "--set", "schedule.chunks=4"],
+        lambda: allrail.plan(COLLECTIVE, sets={"schedule.chunks": 4}),
+    ),
+    "plan layouts": (
+        ["plan", *GPT2, "--top", "2", "--schedules", "0", "--fix", "tp=1,pp=1"],
+        lambda: allrail.plan(**GPT2_HERE, top=2, schedules=0, fix="tp=1,pp=1"),
+    ),
+    "require": (
+        ["require", STEP, "--throughput", "0.5x-ideal", "--fabrics", "today,dgx2"],
+        lambda: allrail.require(STEP, throughput="0.5x-ideal", fabrics=["today", "dgx2"]),
+    ),
+    "expect": (
+        ["expect", "dgx-h100", "--ranks", "16", "--collective", "all_gather"],
+        lambda: allrail.expect("dgx-h100", ranks=16, collective="all_gather"),
+    ),
+    "calibrate network": (
+        ["calibrate", "network", MEASURED, "--ranks", "8"],
+        lambda: allrail.calibrate.network(MEASURED, ranks=8),
+    ),
+    "apply": (
+        ["apply", STEP, "--out", "job", "--for", "allrail,megatron"],
+        lambda: allrail.apply(STEP, out="job", for_=["allrail", "megatron"]),
+    ),
+    "import": (
+        ["import", TRACE, "--step", "3", "-o", "out"],
+        lambda: allrail.import_(TRACE, step=3, out="out"),
+    ),
+    "export": (
+        ["export", STEP, "--chakra", "out", "--ranks", "representative"],
+        lambda: allrail.export(STEP, chakra="out", ranks="representative"),
+    ),
+    "verify": (["verify", RECORDED], lambda: allrail.verify(RECORDED)),
 }
 """A command line, and the same in Python."""
+NO_EXAMPLE = {
+    "run": "it starts processes",
+    "calibrate live": "the processes of a job call it",
+    "calibrate device": "it measures this machine, which never repeats",
+}
+"""Commands with `--json` whose answers are compared in tests of their own."""
+
+
+def test_every_command_with_json_has_an_example():
+    with_json = {
+        name for name, one in FUNCTIONS.items() if any(_long(p) == "--json" for p in one.params)
+    }
+    typed = {" ".join(words) for words, _ in EXAMPLES.values()}
+    lacking = {
+        name
+        for name in with_json
+        if not any(one.startswith(f"{name} ") for one in (f"{words} " for words in typed))
+    }
+    assert lacking == NO_EXAMPLE.keys()
 
 
 def repeats(tree):
@@ -172,7 +244,10 @@ def repeats(tree):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_json_is_the_answer(name, allrail_cli, tmp_path, monkeypatch):
+    if name == "tune":
+        pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(STUDY)
     typed, called = EXAMPLES[name]
     outcome = allrail_cli(*typed, "--json")
     assert outcome.status == 0, outcome.stderr
