@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from lint import graph, layers, python_imports, rust_modules, words
+from lint import graph, layers, python_imports, rust_modules, sizes, words
 
 ROOT = Path(__file__).parents[2]
 ROW = "{:<24}{:>9}{:>9}{:>9}{:>9}{:>9}"
@@ -68,7 +68,20 @@ def structure(root: Path = ROOT) -> int:
     for title, arrows in {"rooms": rooms, "Python modules": modules, **crates}.items():
         for group in graph.cycles(arrows):
             print(f"\n{title}: a cycle of {len(group)}: {' '.join(group)}")
+    _sizes(root)
     return 0
+
+
+def _sizes(root: Path) -> None:
+    packages = (root / "python" / "allrail", root / "reproduce" / "allrail_reproduce")
+    paths = [path for package in packages for path in sorted(package.rglob("*.py"))]
+    files, functions = sizes.files(paths), sizes.functions(paths)
+    print(f"\nPython files above {sizes.MAX_FILE_LINES} lines: {len(files)}")
+    for count, path in files:
+        print(f"{count:>6}  {path.relative_to(root)}")
+    print(f"\nPython functions above {sizes.MAX_FUNCTION_LINES} lines: {len(functions)}")
+    for count, path, name in functions:
+        print(f"{count:>6}  {path.relative_to(root)}: {name}")
 
 
 def _words(each: Path | None) -> int:

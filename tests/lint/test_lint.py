@@ -17,6 +17,7 @@ from lint import (
     private_names,
     python_imports,
     rust_modules,
+    sizes,
     words,
 )
 
@@ -304,3 +305,15 @@ def test_a_private_name_of_another_package_is_found(tmp_path, planted, found):
 def test_private_names_of_torch_stand_in_one_file():
     """private.py looks each up when allrail.torch is imported."""
     assert private_names.foreign(ROOT / "python" / "allrail" / "torch", "private.py") == []
+
+
+def test_a_long_file_and_a_long_function_are_found(tmp_path):
+    body = "    x = 1\n"
+    short = f"def short():\n{body * (sizes.MAX_FUNCTION_LINES - 1)}"
+    long = f"class A:\n    def long(self):\n{('    ' + body) * sizes.MAX_FUNCTION_LINES}"
+    folder = written(tmp_path, {"short.py": short, "long.py": long + "x = 1\n" * 500})
+    paths = sorted(folder.glob("*.py"))
+    assert [path.name for _, path in sizes.files(paths)] == ["long.py"]
+    assert [(count, name) for count, _, name in sizes.functions(paths)] == [
+        (sizes.MAX_FUNCTION_LINES + 1, "long")
+    ]
