@@ -200,8 +200,8 @@ EXAMPLES = {
         lambda: allrail.calibrate.network(MEASURED, ranks=8),
     ),
     "apply": (
-        ["apply", STEP, "--out", "job", "--for", "allrail,megatron"],
-        lambda: allrail.apply(STEP, out="job", for_=["allrail", "megatron"]),
+        ["apply", STEP, "--out", "job", "--for", "allrail,ddp"],
+        lambda: allrail.apply(STEP, out="job", for_=["allrail", "ddp"]),
     ),
     "import": (
         ["import", TRACE, "--step", "3", "-o", "out"],
