@@ -2,11 +2,22 @@
 
 use allrail_core::{counted, either};
 
-use super::Packets;
+use super::choice::Flowlets;
 use super::state::NONE;
+use super::{Packets, Statistics};
 use crate::World;
 
 impl Packets {
+    /// What has happened so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            flowlets: self.flowlets.as_ref().map_or(0, Flowlets::drawn_again),
+            most_at_once: self.packets.len() as u64,
+            ..self.counters.statistics(self.now, self.links.len())
+        }
+    }
+
     /// Makes sure that nothing is left over at the end of a run.
     ///
     /// # Panics

@@ -4,7 +4,7 @@
 //! messages. Of each in the array is known which cables its packets may take, once it was asked: so
 //! one that could take none that is open is passed over.
 
-use super::source::Message;
+use super::message::Message;
 use super::state::NONE;
 
 /// An NPU looks for a packet in so many of its messages that stand first.

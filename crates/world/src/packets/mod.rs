@@ -35,7 +35,7 @@
 //!   is first in its queue.
 //!
 //! - **Transport.** When a message may give its next packet, and what a full queue does ([`transport`],
-//!   `control.rs`): by default at once, and wait.
+//!   `pulls.rs`): by default at once, and wait.
 //!
 //! At one time, arrivals come first, then inputs that are free again, outputs that are, departures, and
 //! headers and pulls.
@@ -49,7 +49,10 @@ pub mod choice;
 mod control;
 mod inspect;
 mod line;
+mod message;
 pub mod policy;
+mod pulls;
+mod sending;
 mod settings;
 mod source;
 mod state;
@@ -71,8 +74,9 @@ use crate::{Event, Submission, Transfer, TransferId, World};
 use calendar::{Action, Calendar};
 use choice::{Flowlets, PathChoice};
 use control::Control;
+use message::Message;
 pub use settings::Settings;
-use source::{Message, Slot, Source};
+use source::{Slot, Source};
 use state::{Asker, Input, Link, NONE, Output, Packet, Speed};
 use statistics::Counters;
 pub use statistics::Statistics;
@@ -179,6 +183,22 @@ impl Packets {
             graph,
             routing,
         })
+    }
+
+    fn keep(&mut self, packet: Packet) -> u32 {
+        if self.unused_packets == NONE {
+            self.packets.push(packet);
+            return u32::try_from(self.packets.len() - 1).expect("fewer than 2^32 packets at once");
+        }
+        let id = self.unused_packets;
+        self.unused_packets = self.packets[id as usize].next;
+        self.packets[id as usize] = packet;
+        id
+    }
+
+    fn discard(&mut self, id: u32) {
+        self.packets[id as usize].next = self.unused_packets;
+        self.unused_packets = id;
     }
 
     fn handle(&mut self, entry: calendar::Entry) {

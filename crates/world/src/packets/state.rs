@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use allrail_core::{Bandwidth, Bytes};
 use allrail_fabric::graph::Graph;
 
-use super::{Packets, Settings};
+use super::Settings;
 
 /// No packet, no message, no one.
 pub(super) const NONE: u32 = u32::MAX;
@@ -292,23 +292,5 @@ pub(super) fn links(graph: &Graph, settings: &Settings) -> (Vec<Speed>, Vec<Link
 impl Input {
     pub(super) const fn of(link: &Link) -> Self {
         Self { node: link.to, queued: 0, free_at: 0, latency: link.latency, wakes: false, turn: 0 }
-    }
-}
-
-impl Packets {
-    pub(super) fn keep(&mut self, packet: Packet) -> u32 {
-        if self.unused_packets == NONE {
-            self.packets.push(packet);
-            return u32::try_from(self.packets.len() - 1).expect("fewer than 2^32 packets at once");
-        }
-        let id = self.unused_packets;
-        self.unused_packets = self.packets[id as usize].next;
-        self.packets[id as usize] = packet;
-        id
-    }
-
-    pub(super) fn discard(&mut self, id: u32) {
-        self.packets[id as usize].next = self.unused_packets;
-        self.unused_packets = id;
     }
 }

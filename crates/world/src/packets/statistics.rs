@@ -8,8 +8,6 @@
 use allrail_core::{Bytes, Time};
 use serde::Serialize;
 
-use super::Packets;
-use super::choice::Flowlets;
 use super::state::Packet;
 
 /// What has happened so far. Serialized, bytes and times have units.
@@ -160,32 +158,28 @@ impl Counters {
         }
         Time::from_ps(self.longest)
     }
-}
 
-impl Packets {
-    /// What has happened so far.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let counters = &self.counters;
-        let span = u128::from(self.now) * self.links.len() as u128;
-        let mean = counters.held.checked_div(span).unwrap_or(0);
+    /// What has happened so far on so many links, until `now`; what the counters do not have is zero.
+    pub(super) fn statistics(&self, now: u64, links: usize) -> Statistics {
+        let span = u128::from(now) * links as u128;
+        let mean = self.held.checked_div(span).unwrap_or(0);
         Statistics {
-            messages: counters.messages,
-            packets: counters.packets,
-            delivered: counters.delivered,
-            cut: counters.cut,
-            packet_hops: counters.packet_hops,
-            link_bytes: counters.link_bytes.iter().copied().map(Bytes::new).collect(),
-            deepest_queue: Bytes::new(counters.deepest),
+            messages: self.messages,
+            packets: self.packets,
+            delivered: self.delivered,
+            cut: self.cut,
+            packet_hops: self.packet_hops,
+            link_bytes: self.link_bytes.iter().copied().map(Bytes::new).collect(),
+            deepest_queue: Bytes::new(self.deepest),
             mean_queue: Bytes::new(u64::try_from(mean).unwrap_or(u64::MAX)),
-            latency_p50: counters.percentile(50),
-            latency_p90: counters.percentile(90),
-            latency_p99: counters.percentile(99),
-            latency_max: Time::from_ps(counters.longest),
-            out_of_order: counters.out_of_order,
-            reordered_messages: counters.reordered,
-            flowlets: self.flowlets.as_ref().map_or(0, Flowlets::drawn_again),
-            most_at_once: self.packets.len() as u64,
+            latency_p50: self.percentile(50),
+            latency_p90: self.percentile(90),
+            latency_p99: self.percentile(99),
+            latency_max: Time::from_ps(self.longest),
+            out_of_order: self.out_of_order,
+            reordered_messages: self.reordered,
+            flowlets: 0,
+            most_at_once: 0,
         }
     }
 }

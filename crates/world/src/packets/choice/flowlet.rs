@@ -52,7 +52,7 @@ impl PathChoice for Flowlet {
 type Flow = (u32, u32, u32);
 
 /// When each flow was last seen at each node where it has a choice, and how often it has drawn there.
-pub(in super::super) struct Flowlets {
+pub(crate) struct Flowlets {
     gap: u64,
     seen: HashMap<Flow, Seen>,
     /// What the packet that chooses would leave behind.
@@ -67,13 +67,13 @@ struct Seen {
 }
 
 impl Flowlets {
-    pub(in super::super) fn new(gap: Time) -> Self {
+    pub(crate) fn new(gap: Time) -> Self {
         Self { gap: gap.as_ps(), seen: HashMap::new(), chooses: None, drawn_again: 0 }
     }
 
     /// To which of its flow's flowlets, from 0, a packet belongs that is sent on at `now`. Nothing
     /// changes until it is ([`Flowlets::sent`]): a packet may have to choose again.
-    pub(in super::super) fn of(&mut self, flow: Flow, now: u64) -> u32 {
+    pub(crate) fn of(&mut self, flow: Flow, now: u64) -> u32 {
         let flowlet = match self.seen.get(&flow) {
             None => 0,
             Some(seen) if now - seen.at <= self.gap => seen.flowlet,
@@ -84,19 +84,19 @@ impl Flowlets {
     }
 
     /// No packet chooses any more, or one has a single way to go.
-    pub(in super::super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.chooses = None;
     }
 
     /// The packet that has chosen takes the hop.
-    pub(in super::super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         let Some((flow, seen)) = self.chooses.take() else { return };
         let before = self.seen.insert(flow, seen);
         self.drawn_again += u64::from(before.is_some_and(|old| old.flowlet != seen.flowlet));
     }
 
     /// How often a flow has drawn again after a gap.
-    pub(in super::super) fn drawn_again(&self) -> u64 {
+    pub(crate) fn drawn_again(&self) -> u64 {
         self.drawn_again
     }
 }
