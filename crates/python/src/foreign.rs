@@ -12,7 +12,7 @@ use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::plugin::Calls;
+use crate::calls::Calls;
 use crate::{Watch, form_error, raise, read_scenario, simulate_error, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).

@@ -1,7 +1,9 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod calls;
 mod compression;
+mod failures;
 mod foreign;
 #[cfg(feature = "runtime")]
 mod job;
@@ -39,8 +41,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
+use crate::calls::Calls;
 use crate::many::many;
-use crate::plugin::Calls;
 
 create_exception!(
     _core,
@@ -103,7 +105,7 @@ impl Watch {
     }
 
     fn observe(&mut self, done: u64, total: u64) -> ControlFlow<()> {
-        if self.raised.is_some() || self.calls.failed() {
+        if self.raised.is_some() || self.calls.failures.failed() {
             return ControlFlow::Break(());
         }
         if self.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
@@ -133,13 +135,15 @@ impl Watch {
     }
 
     fn error(self, error: &SimulateError) -> PyErr {
-        self.raised.or_else(|| self.calls.failure()).unwrap_or_else(|| simulate_error(error))
+        self.raised
+            .or_else(|| self.calls.failures.failure())
+            .unwrap_or_else(|| simulate_error(error))
     }
 
     /// What a run comes to: a failure of its plugins voids its result. Whoever watches a run that is over
     /// hears that all is done, however short it was.
     fn end<T>(mut self, result: Result<T, SimulateError>) -> PyResult<T> {
-        match (self.calls.failure(), result) {
+        match (self.calls.failures.failure(), result) {
             (Some(failure), _) => Err(failure),
             (None, Ok(result)) => {
                 let (done, total) = self.told;

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 use serde_json::json;
 
-use crate::plugin::Calls;
+use crate::calls::Calls;
 use crate::{Watch, to_json};
 
 /// Told how far a simulation is; it breaks off where someone wants it to end.
@@ -41,18 +41,18 @@ pub(crate) fn many(
         let look = &mut |done: u64, total: u64| {
             let part = done as f64 / total.max(1) as f64;
             share.fetch_max((part.min(1.0) * f64::from(WHOLE)) as u32, Ordering::Relaxed);
-            match own.failed() {
+            match own.failures.failed() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
         // What nobody waits for any more is not begun.
-        let result = match own.failed() {
+        let result = match own.failures.failed() {
             true => Err(SimulateError::Interrupted),
             false => one(text, &own, look),
         };
         share.store(WHOLE, Ordering::Relaxed);
-        (result, own.failure())
+        (result, own.failures.failure())
     };
     // Only this thread hears of Ctrl-C, so the others work while it looks.
     let total = scenarios.len() as u64;
@@ -70,8 +70,8 @@ pub(crate) fn many(
                 results
             });
             while !work.is_finished() {
-                if calls.failed() || watch.look((done(), total)).is_break() {
-                    calls.stop();
+                if calls.failures.failed() || watch.look((done(), total)).is_break() {
+                    calls.failures.stop();
                     break;
                 }
                 std::thread::park_timeout(Duration::from_millis(10));
@@ -79,7 +79,7 @@ pub(crate) fn many(
             work.join().expect("a simulation does not panic")
         })
     });
-    if watch.raised.is_some() || calls.failed() || watch.look((total, total)).is_break() {
+    if watch.raised.is_some() || calls.failures.failed() || watch.look((total, total)).is_break() {
         return Err(watch.error(&SimulateError::Interrupted));
     }
     let explained = (0usize..).zip(results).map(|(index, (outcome, failure))| {

@@ -1,33 +1,31 @@
 //! Chunk schedulers written in Python: a name, a few facts and a function.
 //!
 //! `allrail.simulation.plugins` registers them here and runs them: in a thread of its own, within a time limit,
-//! its answer read and checked. A simulation takes a snapshot of the registry, [`Calls`], and asks
+//! its answer read and checked. A simulation takes a snapshot of the registry, [`crate::calls`], and asks
 //! a plugin as any other scheduler. No lock is held while Python runs.
 //!
 //! A planner may be asked in the middle of a run, where nothing may fail any more. So a plugin's
-//! failure (its exception, its time limit, Ctrl-C) is kept in [`Calls`], the run goes on with the
+//! failure (its exception, its time limit, Ctrl-C) is kept in [`Failures`], the run goes on with the
 //! baseline's stages until its observer breaks it off, and its result is thrown away: whoever began
 //! it raises the failure instead.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use allrail_collective::plan::check_stages;
 use allrail_collective::{CollectiveError, Operation, Stage, StageModel};
-use allrail_core::{Bytes, DimensionId, Time, counted, either};
-use allrail_schedule::chunk::{ALL, Plugins, Problem};
+use allrail_core::{Bytes, DimensionId, counted, either};
+use allrail_schedule::chunk::{ALL, Problem};
 use allrail_schedule::evaluate::Work;
-use allrail_schedule::tensor::{TensorPlugins, TensorPolicy};
 use allrail_schedule::{ActiveChunks, ChunkScheduler, Order, ScheduleError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
+use crate::failures::{Failures, Stopped, micros};
 use crate::registry::{Named, Registry};
-use crate::tensor_plugin;
 
 /// A function that was registered.
-struct Registered {
+pub(crate) struct Registered {
     name: String,
     about: String,
     version: u32,
@@ -44,9 +42,9 @@ impl Named for Registered {
 
 static REGISTRY: Registry<Registered> = Registry::new();
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is kept under a lock here can be left half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Those that are registered now.
+pub(crate) fn registered() -> Vec<Arc<Registered>> {
+    REGISTRY.all()
 }
 
 /// Registers a chunk scheduler, in place of one of the same name.
@@ -83,95 +81,26 @@ fn policies() -> String {
             "expensive": scheduler.is_expensive(),
         })
     };
-    let calls = Calls::new();
-    let plugins = calls.schedulers();
-    let plugins = plugins.iter().map(|scheduler| row(scheduler));
+    let failures = Failures::default();
+    let plugins = registered().into_iter().map(|which| Plugin::new(which, failures.clone()));
+    let plugins = plugins.map(|scheduler| row(&scheduler));
     Value::from_iter(ALL.iter().map(|scheduler| row(*scheduler)).chain(plugins)).to_string()
 }
 
-/// The plugins of one simulation, and what went wrong in them.
-#[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<State>);
-
-#[derive(Default)]
-struct State {
-    registered: Vec<Arc<Registered>>,
-    /// Tensor schedulers.
-    tensors: Vec<Arc<tensor_plugin::Registered>>,
-    /// Of all simulations that were begun together.
-    stopped: Arc<AtomicBool>,
-    failed: AtomicBool,
-    failure: Mutex<Option<PyErr>>,
-}
-
-impl Calls {
-    /// Those that are registered now.
-    pub(crate) fn new() -> Self {
-        let registered = REGISTRY.all();
-        let tensors = tensor_plugin::registered();
-        Self(Arc::new(State { registered, tensors, ..State::default() }))
-    }
-
-    /// The same for another simulation, which is stopped with this one but fails alone.
-    pub(crate) fn another(&self) -> Self {
-        let State { registered, tensors, stopped, .. } = &*self.0;
-        let (registered, tensors) = (registered.clone(), tensors.clone());
-        let stopped = Arc::clone(stopped);
-        Self(Arc::new(State { registered, tensors, stopped, ..State::default() }))
-    }
-
-    fn schedulers(&self) -> Vec<Plugin> {
-        let one =
-            |which: &Arc<Registered>| Plugin { which: Arc::clone(which), calls: self.clone() };
-        self.0.registered.iter().map(one).collect()
-    }
-
-    /// For a scenario's schedule.
-    pub(crate) fn plugins(&self) -> Plugins {
-        let each = self.schedulers().into_iter();
-        Plugins::new(each.map(|plugin| Arc::new(plugin) as Arc<dyn ChunkScheduler>).collect())
-    }
-
-    /// For a scenario's tensor scheduler.
-    pub(crate) fn tensor_plugins(&self) -> TensorPlugins {
-        let one = |which: &Arc<tensor_plugin::Registered>| {
-            let plugin = tensor_plugin::Plugin::new(Arc::clone(which), self.clone());
-            Arc::new(plugin) as Arc<dyn TensorPolicy>
-        };
-        TensorPlugins::new(self.0.tensors.iter().map(one).collect())
-    }
-
-    /// Whether no result can come of it any more.
-    pub(crate) fn failed(&self) -> bool {
-        self.0.failed.load(Ordering::Relaxed) || self.0.stopped.load(Ordering::Relaxed)
-    }
-
-    /// Ends all simulations that were begun together; what is being asked now returns soon.
-    pub(crate) fn stop(&self) {
-        self.0.stopped.store(true, Ordering::Relaxed);
-    }
-
-    /// The first failure, if there was one.
-    pub(crate) fn failure(&self) -> Option<PyErr> {
-        lock(&self.0.failure).take()
-    }
-
-    pub(crate) fn fail(&self, error: PyErr) {
-        lock(&self.0.failure).get_or_insert(error);
-        self.0.failed.store(true, Ordering::Relaxed);
-    }
-}
-
 /// A registered function as a chunk scheduler.
-struct Plugin {
+pub(crate) struct Plugin {
     which: Arc<Registered>,
-    calls: Calls,
+    failures: Failures,
 }
 
 impl Plugin {
+    pub(crate) fn new(which: Arc<Registered>, failures: Failures) -> Self {
+        Self { which, failures }
+    }
+
     fn ask(&self, py: Python<'_>, problem: &Problem<'_>) -> PyResult<Vec<Vec<Stage>>> {
         let asked = Py::new(py, PolicyProblem::new(problem))?;
-        let stopped = Py::new(py, Stopped(self.calls.clone()))?;
+        let stopped = Py::new(py, Stopped(self.failures.clone()))?;
         let answer = self.which.run.call1(py, (asked.clone_ref(py), stopped))?;
         let answer: Vec<Vec<(String, u32)>> = answer.extract(py)?;
         asked.get().read(&answer).map_err(PyValueError::new_err)
@@ -196,24 +125,13 @@ impl ChunkScheduler for Plugin {
     }
 
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
-        if !self.calls.failed() {
+        if !self.failures.failed() {
             match Python::attach(|py| self.ask(py, problem)) {
                 Ok(stages) => return Ok(stages),
-                Err(error) => self.calls.fail(error),
+                Err(error) => self.failures.fail(error),
             }
         }
         ALL[0].schedule(problem)
-    }
-}
-
-/// Whether the function's answer is no longer wanted.
-#[pyclass(frozen, module = "allrail._core")]
-pub(crate) struct Stopped(pub(crate) Calls);
-
-#[pymethods]
-impl Stopped {
-    fn __call__(&self) -> bool {
-        self.0.failed()
     }
 }
 
@@ -235,10 +153,6 @@ struct PolicyProblem {
     active_chunks: Option<ActiveChunks>,
     #[pyo3(get)]
     seed: u64,
-}
-
-pub(crate) fn micros(time: Time) -> f64 {
-    time.as_ps() as f64 / 1e6
 }
 
 fn check_error(error: CollectiveError) -> String {

@@ -1,12 +1,15 @@
 //! Functions of Python that are known by name.
 
-use std::sync::{Arc, Mutex};
-
-use crate::plugin::lock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What has a name.
 pub(crate) trait Named {
     fn name(&self) -> &str;
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that is kept under a lock here can be left half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All that are registered, in the order in which their names came. No lock is held while Python runs, as it may

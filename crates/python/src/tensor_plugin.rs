@@ -3,7 +3,7 @@
 //! `allrail.simulation.plugins` registers and runs them as it does chunk schedulers (see [`crate::plugin`]): in a thread
 //! of its own, within a time limit, its answer read and checked there. The function is given the tasks of a
 //! step and returns their order and partitions; one that chooses as it goes is asked at every event after. Its
-//! failure is kept in [`Calls`]; the run goes on by urgency until its observer breaks it off, and its result is
+//! failure is kept in [`Failures`]; the run goes on by urgency until its observer breaks it off, and its result is
 //! thrown away.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use allrail_schedule::tensor::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::plugin::{Calls, Stopped, micros};
+use crate::failures::{Failures, Stopped, micros};
 use crate::registry::{Named, Registry};
 
 /// A function that was registered.
@@ -78,12 +78,12 @@ type Answer = (Vec<u32>, Vec<Vec<u64>>, Option<Py<PyAny>>);
 /// A registered function as a tensor scheduler.
 pub(crate) struct Plugin {
     which: Arc<Registered>,
-    calls: Calls,
+    failures: Failures,
 }
 
 impl Plugin {
-    pub(crate) fn new(which: Arc<Registered>, calls: Calls) -> Self {
-        Self { which, calls }
+    pub(crate) fn new(which: Arc<Registered>, failures: Failures) -> Self {
+        Self { which, failures }
     }
 
     /// What stands for a failure that is told elsewhere.
@@ -114,12 +114,13 @@ impl Plugin {
             .collect();
         let partition = parameters.partition.unwrap_or(self.which.partition).count();
         let credit = parameters.credit.unwrap_or(self.which.credit);
-        let stopped = Py::new(py, Stopped(self.calls.clone()))?;
+        let stopped = Py::new(py, Stopped(self.failures.clone()))?;
         let answer = self.which.run.call1(py, (tasks, partition, credit.count(), stopped))?;
         let (order, sizes, chooser): Answer = answer.extract(py)?;
         let tasks = planned(&order, &sizes, tensors).map_err(PyValueError::new_err)?;
-        let chooser = chooser
-            .map(|ask| Box::new(Asked { ask, calls: self.calls.clone() }) as Box<dyn Chooser>);
+        let chooser = chooser.map(|ask| {
+            Box::new(Asked { ask, failures: self.failures.clone() }) as Box<dyn Chooser>
+        });
         Ok(Planned { tasks, credit, chooser })
     }
 }
@@ -223,12 +224,12 @@ impl TensorPolicy for Plugin {
         tensors: &[Tensor],
         facts: &StepFacts,
     ) -> Result<Option<Planned>, ScheduleError> {
-        if self.calls.failed() {
+        if self.failures.failed() {
             return Err(self.failed());
         }
         let asked = Python::attach(|py| self.ask(py, parameters, tensors, facts));
         asked.map(Some).map_err(|error| {
-            self.calls.fail(error);
+            self.failures.fail(error);
             self.failed()
         })
     }
@@ -238,7 +239,7 @@ impl TensorPolicy for Plugin {
 struct Asked {
     /// `ask.choose(leg, now, in_flight, offers, stopped)` and `ask.stalled(tensors)`.
     ask: Py<PyAny>,
-    calls: Calls,
+    failures: Failures,
 }
 
 impl Asked {
@@ -248,7 +249,7 @@ impl Asked {
             .iter()
             .map(|offer| (offer.tensor, offer.partitions, offer.bytes.count()))
             .collect();
-        let stopped = Py::new(py, Stopped(self.calls.clone()))?;
+        let stopped = Py::new(py, Stopped(self.failures.clone()))?;
         let told =
             (word(choice.leg), micros(choice.now), choice.in_flight.count(), offers, stopped);
         self.ask.call_method1(py, "choose", told)?.extract(py)
@@ -257,22 +258,22 @@ impl Asked {
 
 impl Chooser for Asked {
     fn choose(&mut self, choice: &Choice<'_>) -> Option<u32> {
-        if !self.calls.failed() {
+        if !self.failures.failed() {
             match Python::attach(|py| self.choose_in(py, choice)) {
                 Ok(chosen) => return chosen,
-                Err(error) => self.calls.fail(error),
+                Err(error) => self.failures.fail(error),
             }
         }
         choice.offers.first().map(|offer: &Offer| offer.tensor)
     }
 
     fn stalled(&mut self, tensors: &[u32]) {
-        if self.calls.failed() {
+        if self.failures.failed() {
             return;
         }
         let told = Python::attach(|py| self.ask.call_method1(py, "stalled", (tensors.to_vec(),)));
         if let Err(error) = told {
-            self.calls.fail(error);
+            self.failures.fail(error);
         }
     }
 }

@@ -12,7 +12,7 @@ use allrail_workload::models::hugging_face::{transformer, types};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::plugin::Calls;
+use crate::calls::Calls;
 use crate::{Watch, form_error, parsed, read_scenario, simulate_error, to_json};
 
 /// The sizes of a transformer (JSON) by its Hugging Face `config.json`, what was assumed, and how many
