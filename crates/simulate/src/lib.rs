@@ -21,6 +21,7 @@
 
 mod agreed_starts;
 pub mod collectives;
+mod columns;
 pub mod coordination;
 pub mod driver;
 pub mod error;

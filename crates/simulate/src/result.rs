@@ -2,7 +2,9 @@
 
 use allrail_fabric::Dimension;
 use serde::Serialize;
+use serde::ser::SerializeMap;
 
+use crate::columns::{Row, columns, names, values};
 use crate::coordination::Counts;
 
 /// The result of a simulation.
@@ -62,7 +64,7 @@ pub struct SimulationResult {
     /// Measurements of the host: the only part that differs between runs.
     pub host: Host,
     /// Every stage of one NPU, where asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "columns", skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Vec<SpanResult>>,
     /// How many there are, where they were asked for and are too many.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,7 +162,7 @@ pub struct Host {
 }
 
 /// One stage.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct SpanResult {
     /// Index of the dimension.
     pub dimension: u32,
@@ -180,4 +182,18 @@ pub struct SpanResult {
     pub end_us: f64,
     /// When it was over.
     pub finish_us: f64,
+}
+
+impl Row for SpanResult {
+    fn columns<M: SerializeMap>(rows: &[Self], map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("dimension", &values(rows, |row| row.dimension))?;
+        map.serialize_entry("collective", &values(rows, |row| row.collective))?;
+        map.serialize_entry("chunk", &values(rows, |row| row.chunk))?;
+        map.serialize_entry("stage", &values(rows, |row| row.stage))?;
+        map.serialize_entry("operation", &names(rows, |row| Some(row.operation)))?;
+        map.serialize_entry("bytes", &values(rows, |row| row.bytes))?;
+        map.serialize_entry("start_us", &values(rows, |row| row.start_us))?;
+        map.serialize_entry("end_us", &values(rows, |row| row.end_us))?;
+        map.serialize_entry("finish_us", &values(rows, |row| row.finish_us))
+    }
 }

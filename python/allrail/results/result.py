@@ -12,6 +12,7 @@ from allrail.results.answer import Answer, renderers
 from allrail.results.frame import frame
 from allrail.results.record import _names, _Record
 from allrail.results.starvation import length, starved
+from allrail.results.timeline import Timeline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,6 +61,8 @@ class Result(_Record, Answer):
         if not timeline:
             for name in _LONG:
                 tree.pop(name, None)
+        elif (held := getattr(self, "timeline", None)) is not None:
+            tree["timeline"] = held.objects()
         return tree
 
     def to_json(self, *, timeline: bool = False) -> str:
@@ -295,7 +298,7 @@ class CollectivesResult(Result):
     counted: str | None = None
     behind_baseline: str | None = None
     below_physical_bound: bool = False
-    timeline: tuple[Stage, ...] | None = None
+    timeline: Timeline[Stage] | None = None
     timeline_left_out: int | None = None
     raw: Mapping[str, Any]
     scenario: Any = field(default=None, compare=False, repr=False)
@@ -337,7 +340,7 @@ class CollectivesResult(Result):
         if tree.get("coordinators") is not None:
             values["coordinators"] = Agreed.from_dict(tree["coordinators"])
         if tree.get("timeline") is not None:
-            values["timeline"] = tuple(map(Stage.from_dict, tree["timeline"]))
+            values["timeline"] = Timeline(Stage.from_dict, tree["timeline"])
         return cls(**values, raw=tree)
 
 

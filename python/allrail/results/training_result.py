@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from allrail.results.accuracy import Known
 from allrail.results.record import _names, _Parts, _Record
 from allrail.results.result import DimensionResult, Result
+from allrail.results.timeline import Timeline
 
 PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
 """What communication is for, in the order of tables and pictures."""
@@ -442,7 +443,7 @@ class TrainingResult(Result):
     known_error: Mapping[str, Any] | None = None
     what_if: Any = None
     notes: tuple[str, ...] = ()
-    timeline: tuple[Slice, ...] | None = None
+    timeline: Timeline[Slice] | None = None
     timeline_left_out: int | None = None
     host: Mapping[str, Any]
     raw: Mapping[str, Any]
@@ -493,6 +494,8 @@ class TrainingResult(Result):
         for name, record in _LISTS.items():
             if tree.get(name) is not None:
                 values[name] = tuple(map(record.from_dict, tree[name]))
+        if tree.get("timeline") is not None:
+            values["timeline"] = Timeline(Slice.from_dict, tree["timeline"])
         for name in ("steps_us", "notes"):
             values[name] = tuple(tree.get(name, ()))
         return cls(**values, raw=tree)
@@ -526,5 +529,4 @@ _LISTS: dict[str, type[_Record]] = {
     "busiest_links": BusyLink,
     "critical_path": CriticalPart,
     "actors": ActorResult,
-    "timeline": Slice,
 }

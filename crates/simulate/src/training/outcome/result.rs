@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use allrail_core::Bytes;
 use allrail_workload::{Memory, Throughput, TimeToTrain};
 use serde::Serialize;
+use serde::ser::SerializeMap;
 
+use crate::columns::{Row, columns, names, values};
 use crate::result::{DimensionResult, Host};
 use crate::traffic::result::LinkUse;
 use crate::training::outcome::path::PathEntry;
@@ -94,7 +96,7 @@ pub struct TrainingResult {
     /// Measurements of the host: the only part that differs between runs.
     pub host: Host,
     /// Every span, where asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "columns", skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Vec<SpanResult>>,
     /// How many there are, where they were asked for and are too many.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,7 +212,7 @@ pub struct ActorResult {
 }
 
 /// Something that took time, for pictures and traces.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct SpanResult {
     /// Whose.
     pub actor: String,
@@ -220,25 +222,18 @@ pub struct SpanResult {
     /// The node's name.
     pub name: String,
     /// What a communication does: `all_reduce`, `send`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// How many bytes were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The group.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// How many ranks it has.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u64>,
     /// Which communication: spans of one are its stages. Numbered as they were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<u64>,
     /// Of a computation, where said: `forward`, `backward`, `update`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pass: Option<&'static str>,
     /// What it is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<allrail_workload::Purpose>,
     /// In which iteration.
     pub iteration: u32,
@@ -246,4 +241,22 @@ pub struct SpanResult {
     pub start_us: f64,
     /// To.
     pub end_us: f64,
+}
+
+impl Row for SpanResult {
+    fn columns<M: SerializeMap>(rows: &[Self], map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("actor", &names(rows, |row| Some(row.actor.as_str())))?;
+        map.serialize_entry("track", &names(rows, |row| Some(row.track.as_str())))?;
+        map.serialize_entry("name", &names(rows, |row| Some(row.name.as_str())))?;
+        map.serialize_entry("operation", &names(rows, |row| row.operation.as_deref()))?;
+        map.serialize_entry("bytes", &values(rows, |row| row.bytes))?;
+        map.serialize_entry("group", &names(rows, |row| row.group.as_deref()))?;
+        map.serialize_entry("group_size", &values(rows, |row| row.group_size))?;
+        map.serialize_entry("communication", &values(rows, |row| row.communication))?;
+        map.serialize_entry("pass", &names(rows, |row| row.pass))?;
+        map.serialize_entry("purpose", &names(rows, |row| row.purpose))?;
+        map.serialize_entry("iteration", &values(rows, |row| row.iteration))?;
+        map.serialize_entry("start_us", &values(rows, |row| row.start_us))?;
+        map.serialize_entry("end_us", &values(rows, |row| row.end_us))
+    }
 }
