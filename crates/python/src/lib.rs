@@ -513,6 +513,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     plugin::register(module)?;
     tensor_plugin::register(module)?;
+    #[cfg(feature = "runtime")]
+    {
+        job::register(module)?;
+        memory::register(module)?;
+    }
     runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;

@@ -352,8 +352,6 @@ impl From<&RustLaunch> for Launch {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    crate::job::register(module)?;
-    crate::memory::register(module)?;
     module.add("RuntimeFault", module.py().get_type::<RuntimeFault>())?;
     module.add_class::<Launch>()?;
     module.add_class::<Node>()
