@@ -26,3 +26,8 @@ impl WorkloadError {
         Self { field: field.into(), value: value.to_string(), why: why.into(), hint: hint.into() }
     }
 }
+
+/// A mistake in a field of `workload`.
+pub(crate) fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
+    WorkloadError::new(format!("workload.{field}"), value, why, hint)
+}

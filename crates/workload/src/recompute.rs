@@ -18,9 +18,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::WorkloadError;
 use crate::models::Layer;
-use crate::parallelism::plan::Plan;
 
 /// What a backward pass computes again.
 #[derive(
@@ -134,26 +132,4 @@ fn dropped(layer: &Layer) -> f64 {
     let all: f64 = layer.matrices.iter().map(size).sum();
     let again: f64 = layer.matrices.iter().skip(1).step_by(2).map(size).sum();
     if all > 0.0 { again / all } else { 1.0 }
-}
-
-impl Plan<'_> {
-    /// FLOPs of one sample that the backward pass computes again.
-    pub(crate) fn recomputed(&self) -> f64 {
-        let recompute = self.workload.parallelism.recompute;
-        self.model.layers.iter().map(|layer| recompute.flops(layer) as f64).sum()
-    }
-
-    /// Whether there is something of the kind.
-    ///
-    /// # Errors
-    /// There is not.
-    pub(crate) fn has_what_is_recomputed(&self) -> Result<(), WorkloadError> {
-        let recompute = self.workload.parallelism.recompute;
-        if recompute == Recompute::None || self.recomputed() > 0.0 {
-            return Ok(());
-        }
-        let why = format!("`{}` has nothing of the kind to compute again", self.model.name);
-        let hint = "`selective` and `alternate` repeat parts of attention layers and of blocks of transformers, `full` the layers of transformers and models by shape";
-        Err(WorkloadError::new("workload.parallelism.recompute", recompute.tag(), why, hint))
-    }
 }

@@ -18,10 +18,10 @@ pub use crate::kernels::{AttentionKind, Launch, Recipe};
 pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
-pub use crate::parallelism::context::Context;
 pub use crate::parallelism::rows::{RowExchange, SparseGradient};
-pub use crate::parallelism::shards::Reduce;
-pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
+pub use crate::parallelism::spec::{
+    Axis, Context, Map, Parallelism, PipelineSchedule, Place, Reduce,
+};
 pub use crate::recompute::Recompute;
 pub use crate::time_to_train::Target;
 

@@ -24,8 +24,8 @@ mod states;
 
 use allrail_core::Bytes;
 
-use crate::parallelism::order::Slot;
 use crate::parallelism::plan::Plan;
+use crate::parallelism::slot::Slot;
 use crate::spec::Axis;
 
 /// What an allocator holds beyond what is in use, as a part of that. Chosen, with torchtitan's published peaks

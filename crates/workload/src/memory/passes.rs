@@ -28,10 +28,9 @@
 
 use crate::kernels::Kernel;
 use crate::models::{Cut, Layer};
-use crate::parallelism::context::Context;
-use crate::parallelism::order::{Slot, Turn};
 use crate::parallelism::plan::Plan;
-use crate::spec::Axis;
+use crate::parallelism::slot::{Slot, Turn};
+use crate::spec::{Axis, Context};
 
 /// Bytes of a word in the loss.
 const LOSS: u64 = 4;

@@ -9,8 +9,7 @@
 
 use allrail_core::{counted, either};
 
-use super::plan::wrong;
-use crate::error::WorkloadError;
+use crate::error::{WorkloadError, wrong};
 use crate::spec::Workload;
 
 /// The sizes of a step's batches.

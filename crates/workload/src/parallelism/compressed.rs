@@ -15,10 +15,10 @@ use allrail_collective::Operation;
 use allrail_core::{Time, counted};
 
 use super::emit::{Emitter, Span};
-use super::plan::{Plan, wrong};
+use super::plan::Plan;
 use crate::compression::{Compression, Exchange, Gradient, Travel};
 use crate::device::{self, Cost};
-use crate::error::WorkloadError;
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{Node, NodeId, Pass, Purpose, Work};
 use crate::models::Layer;
 use crate::spec::Workload;

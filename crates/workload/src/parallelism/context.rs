@@ -22,48 +22,13 @@
 
 use allrail_collective::Operation::{AllGather, ReduceScatter};
 use allrail_core::{Bytes, Time, counted};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::emit::{Emitter, Span};
-use super::plan::{Plan, Times, wrong};
-use crate::error::WorkloadError;
+use super::plan::{Plan, Times};
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{Node, NodeId, Pass, Peer, Purpose, Work};
 use crate::models::{Cut, Layer};
-use crate::spec::Axis;
-
-/// How keys and values travel between the ranks that share a sample.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "a way of keys and values"))]
-pub enum Context {
-    /// Block by block, beside attention to the block before.
-    #[default]
-    Ring,
-    /// All at once, before attention.
-    AllGather,
-}
-
-impl Context {
-    /// The tag in files.
-    #[must_use]
-    pub const fn tag(self) -> &'static str {
-        match self {
-            Self::Ring => "ring",
-            Self::AllGather => "all_gather",
-        }
-    }
-
-    /// In how many parts a layer runs over so many ranks.
-    pub(super) const fn parts(self, ranks: u64) -> u64 {
-        match self {
-            Self::Ring => ranks,
-            Self::AllGather => 1,
-        }
-    }
-}
+use crate::spec::{Axis, Context};
 
 /// What a layer computes in a pass: all of it, and of this what is between tokens.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::order::{Slot, Turn};
+use super::slot::{Slot, Turn};
 
 /// Which pipeline: the one that begins at the nearer end, or the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

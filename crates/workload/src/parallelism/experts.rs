@@ -16,8 +16,8 @@ use allrail_collective::Operation::AllToAll;
 use allrail_core::counted;
 
 use super::emit::{Emitter, Span};
-use super::plan::{Plan, wrong};
-use crate::error::WorkloadError;
+use super::plan::Plan;
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::Layer;
 use crate::spec::Axis;

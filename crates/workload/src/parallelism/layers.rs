@@ -20,7 +20,7 @@ use allrail_core::Time;
 use super::context::Computing;
 use super::emit::{Emitter, Span};
 use super::experts::Journey;
-use super::order::{Slot, Turn};
+use super::slot::{Slot, Turn};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
 use crate::spec::Axis;

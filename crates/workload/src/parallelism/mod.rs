@@ -1,15 +1,16 @@
 //! From a model and a layout to a step graph.
 //!
 //! - [`spec`]: what a file says. [`layout`]: which degree of parallelism lies on which dimensions.
-//! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
+//! - `pieces`: where the model is cut. `costs`: the times of its layers. `plan`: all that is decided before any
+//!   node, `planner` decides it.
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
-//! - [`order`]: in which order a stage runs its microbatches.
+//! - [`order`]: in which order a stage runs its microbatches. [`slot`]: one of its passes.
 //! - [`outline`]: every kind of pass once.
 //! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
 //! - `unflushed`: updates of pipelines that are never flushed.
-//! - [`context`]: tokens of a sample on several ranks.
-//! - [`shards`]: states over replicas.
-//! - [`rows`]: gradients of embedding tables as rows.
+//! - `context`: tokens of a sample on several ranks.
+//! - `shards`: states over replicas.
+//! - [`rows`]: gradients of embedding tables as rows. `tables`: which. `gathered_rows`: their nodes.
 //! - `experts`: tokens to experts and back.
 //! - [`split`]: actors of their own for slow ranks.
 //!
@@ -18,10 +19,12 @@
 
 mod batch;
 mod compressed;
-pub mod context;
+mod context;
+mod costs;
 mod dual_pipe;
 pub(crate) mod emit;
 mod experts;
+mod gathered_rows;
 mod gradients;
 mod layers;
 pub mod layout;
@@ -31,10 +34,13 @@ mod overlapped;
 mod passes;
 mod pieces;
 pub(crate) mod plan;
+mod planner;
 pub mod rows;
-pub mod shards;
+mod shards;
+pub mod slot;
 pub mod spec;
 pub mod split;
+mod tables;
 mod unflushed;
 
 use crate::error::WorkloadError;
@@ -48,9 +54,9 @@ use crate::throughput::StepWork;
 use allrail_core::counted;
 use emit::Emitter;
 use gradients::Pending;
-use order::Slot;
 use passes::Handed;
 use plan::Plan;
+use slot::Slot;
 
 /// A workload made ready for a driver.
 #[derive(Clone, Debug)]
@@ -119,7 +125,7 @@ impl Built {
 /// is read elsewhere.
 pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError> {
     crate::perturbation::check(workload, sizes)?;
-    let plan = Plan::new(workload, sizes)?;
+    let plan = planner::plan(workload, sizes)?;
     let orders = plan.pipeline.orders();
     let memory = memory::estimate(&plan, &orders);
     fits(workload, &memory)?;
@@ -146,7 +152,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
 /// As for [`build`], but that it may not fit.
 pub fn memory_of(workload: &Workload, sizes: &[u32]) -> Result<Memory, WorkloadError> {
     crate::perturbation::check(workload, sizes)?;
-    let plan = Plan::new(workload, sizes)?;
+    let plan = planner::plan(workload, sizes)?;
     Ok(memory::estimate(&plan, &plan.pipeline.orders()))
 }
 

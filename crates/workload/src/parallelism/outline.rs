@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use super::emit::Emitter;
 use super::gradients::Pending;
-use super::order::{Slot, Turn};
 use super::passes::Handed;
-use super::plan::Plan;
+use super::planner;
+use super::slot::{Slot, Turn};
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 use crate::spec::Workload;
@@ -57,7 +57,7 @@ pub struct PassNodes {
 /// As for [`super::build`], but that it may not fit.
 pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, WorkloadError> {
     crate::perturbation::check(workload, sizes)?;
-    let plan = Plan::new(workload, sizes)?;
+    let plan = planner::plan(workload, sizes)?;
     let orders = plan.pipeline.orders();
     let mut emitter = Emitter::new(&plan);
     let (mut handed, mut pending) = (Handed::default(), Pending::default());

@@ -21,8 +21,8 @@ use allrail_core::Time;
 
 use super::context::{Computing, part, parts};
 use super::emit::{Emitter, Span};
-use super::plan::{Plan, Times, wrong};
-use crate::error::WorkloadError;
+use super::plan::{Plan, Times};
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{NodeId, Pass};
 use crate::models::{Cut, Layer};
 use crate::spec::Axis;

@@ -19,7 +19,7 @@ use allrail_core::Time;
 
 use super::emit::{Emitter, Span};
 use super::layers::{Run, suffix};
-use super::order::{Slot, Turn};
+use super::slot::{Slot, Turn};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
 use crate::spec::Axis;

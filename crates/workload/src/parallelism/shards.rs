@@ -32,39 +32,13 @@ use std::ops::Range;
 
 use allrail_collective::Operation::AllGather;
 use allrail_core::{Time, counted};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::emit::{Emitter, Span};
-use super::plan::{Plan, wrong};
-use crate::error::WorkloadError;
+use super::plan::Plan;
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
-use crate::spec::Axis;
-
-/// When gradients travel.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "a time at which gradients are reduced"))]
-pub enum Reduce {
-    /// Once, summed over all microbatches.
-    Step,
-    /// After every microbatch.
-    Microbatch,
-}
-
-impl Reduce {
-    /// The tag in files.
-    #[must_use]
-    pub const fn tag(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Microbatch => "microbatch",
-        }
-    }
-}
+use crate::spec::{Axis, Reduce};
 
 impl Plan<'_> {
     /// Whether gradients travel after every microbatch.

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::context::Context;
-use super::shards::Reduce;
 use crate::recompute::Recompute;
 
 /// How the model is cut. The product of all degrees is the number of NPUs that are used.
@@ -219,6 +217,63 @@ impl PipelineSchedule {
     #[must_use]
     pub const fn goes_both_ways(self) -> bool {
         matches!(self, Self::Chimera | Self::DualPipe)
+    }
+}
+
+/// How keys and values travel between the ranks that share a sample.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a way of keys and values"))]
+pub enum Context {
+    /// Block by block, beside attention to the block before.
+    #[default]
+    Ring,
+    /// All at once, before attention.
+    AllGather,
+}
+
+impl Context {
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::AllGather => "all_gather",
+        }
+    }
+
+    /// In how many parts a layer runs over so many ranks.
+    pub(crate) const fn parts(self, ranks: u64) -> u64 {
+        match self {
+            Self::Ring => ranks,
+            Self::AllGather => 1,
+        }
+    }
+}
+
+/// When gradients travel.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a time at which gradients are reduced"))]
+pub enum Reduce {
+    /// Once, summed over all microbatches.
+    Step,
+    /// After every microbatch.
+    Microbatch,
+}
+
+impl Reduce {
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Microbatch => "microbatch",
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use allrail_core::Time;
 use super::emit::Emitter;
 use super::gradients::place;
 use super::passes::Done;
-use super::plan::{Plan, wrong};
-use crate::error::WorkloadError;
+use super::plan::Plan;
+use crate::error::{WorkloadError, wrong};
 use crate::graph::{NodeId, Pass};
 use crate::spec::Updates;
 

@@ -22,7 +22,7 @@ mod orders;
 mod ways;
 
 use allrail_core::Time;
-use allrail_workload::parallelism::order::Slot;
+use allrail_workload::parallelism::slot::Slot;
 use allrail_workload::{Memory, Outline, Pass, Work};
 use serde::Serialize;
 

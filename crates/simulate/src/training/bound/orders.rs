@@ -1,7 +1,7 @@
 //! Where passes stand in the orders of positions, and who takes what they hand on.
 
 use allrail_workload::Outline;
-use allrail_workload::parallelism::order::{Slot, Turn};
+use allrail_workload::parallelism::slot::{Slot, Turn};
 
 /// Where passes stand in the orders of positions, and who takes what they hand on.
 pub(super) struct Orders<'o> {

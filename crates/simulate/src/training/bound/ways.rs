@@ -1,7 +1,7 @@
 //! What passes take: the longest paths between their ways in and their ways out.
 
 use allrail_core::Time;
-use allrail_workload::parallelism::order::Turn;
+use allrail_workload::parallelism::slot::Turn;
 use allrail_workload::{NodeId, Outline, PassNodes, Purpose, StepGraph, Work};
 
 use crate::SimulateError;
