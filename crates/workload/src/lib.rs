@@ -25,6 +25,7 @@ pub mod perturbation;
 pub mod recompute;
 pub mod slow_links;
 pub mod spec;
+mod splitmix;
 pub mod steps;
 pub mod throughput;
 pub mod time_to_train;

@@ -12,6 +12,7 @@ use crate::error::WorkloadError;
 use crate::graph::{ActorId, NodeId};
 use crate::slow_links::SlowLinks;
 use crate::spec::{Jitter, Workload};
+use crate::splitmix::mix;
 
 /// A rank that is slow in some iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,14 +107,6 @@ impl Perturbation {
 }
 
 const SQRT_3: f64 = 1.732_050_807_568_877_2;
-
-/// splitmix64's step (Steele, Lea, Flood, OOPSLA'14).
-pub(crate) const fn mix(state: u64) -> u64 {
-    let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
 
 /// Whether stragglers and jitter are what they should be.
 pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {

@@ -8,8 +8,8 @@
 use allrail_core::{Bandwidth, DimensionId, Time};
 
 use crate::error::WorkloadError;
-use crate::perturbation::mix;
 use crate::spec::{self, Workload};
+use crate::splitmix::mix;
 
 const MILLION: u64 = 1_000_000;
 /// Smaller parts of a bandwidth are refused.

@@ -5,8 +5,8 @@
 
 use allrail_core::{Bytes, Rank, Time, counted};
 
+use super::file::{AstraSim, Layer, LayerPass};
 use super::groups::{Involved, involved};
-use super::{AstraSim, Layer, LayerPass};
 use crate::error::WorkloadError;
 use crate::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Purpose, StepGraph, Work,

@@ -15,7 +15,7 @@
 
 use allrail_core::{counted, either};
 
-use super::{AstraSim, Loop, Options, Over};
+use super::file::{AstraSim, Loop, Options, Over};
 use crate::error::WorkloadError;
 use crate::formats::ranks;
 use crate::graph::Part;

@@ -9,8 +9,8 @@
 //! the weight gradient, and they communicate the first layer's, too, which the others compute and
 //! keep. `MODEL` communicates no weight gradient. Inference is the forward half alone.
 
-use super::Loop;
 use super::chain::{Chain, Of, Turn};
+use super::file::Loop;
 use crate::error::WorkloadError;
 
 pub(super) fn run(chain: &mut Chain<'_>, which: Loop) -> Result<(), WorkloadError> {

@@ -6,8 +6,8 @@
 //! gradients go on from the lower one, and the layers between are never done.
 
 use super::chain::Chain;
+use super::file::{Loop, Options};
 use super::model::{backward, forward};
-use super::{Loop, Options};
 use crate::error::WorkloadError;
 
 pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), WorkloadError> {

@@ -15,7 +15,7 @@ use allrail_core::{counted, either};
 use serde::Deserialize;
 
 use super::error::TraceError;
-use super::read::files;
+use super::files::files;
 use crate::formats::bounds;
 
 /// Whose files are written.

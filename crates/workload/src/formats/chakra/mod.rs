@@ -11,7 +11,7 @@
 //! - `groups`, `assemble`: who meets whom. [`scale`]: a trace of a few ranks as one of many.
 //! - `streams`: what runs on one stream of an accelerator does so in order.
 //! - [`alike`]: one file for ranks that are alike.
-//! - [`mod@read`], [`mod@write`]: the files.
+//! - [`mod@read`], [`mod@write`]: the files; [`files()`] finds them.
 //!
 //! prost was chosen because it is maintained, makes code that needs no compiler of protobuf to build,
 //! and shows the low-level decoding that reading millions of nodes a second takes.
@@ -20,6 +20,7 @@ pub mod alike;
 mod assemble;
 mod custom;
 pub mod error;
+mod files;
 pub(super) mod format;
 mod groups;
 pub mod proto;
@@ -34,7 +35,8 @@ pub mod write;
 pub use alike::Ranks;
 pub use custom::Customs;
 pub use error::TraceError;
+pub use files::files;
 pub(crate) use groups::product;
-pub use read::{Options, Trace, files, read};
+pub use read::{Options, Trace, read};
 pub use scale::Scale;
 pub use write::write;

@@ -12,21 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use super::events::{Events, Kernel};
+use super::events::{Events, HostEvent, Kernel};
 use super::said::{Kind, Said};
-
-/// An event of the host that belongs to a communication.
-#[derive(Clone, Debug)]
-pub(super) struct HostEvent {
-    pub(super) thread: String,
-    pub(super) start: f64,
-    pub(super) end: f64,
-    pub(super) said: Said,
-    /// The higher, the more its words are worth.
-    pub(super) rank: u8,
-    /// Whether it is a backend's span, and if so, whether of a backend of accelerators.
-    pub(super) backend: Option<bool>,
-}
 
 /// One call: all events of the host that begin within its first one.
 #[derive(Clone, Debug)]

@@ -35,6 +35,7 @@ pub(super) mod format;
 mod host;
 mod meet;
 mod said;
+mod stream;
 mod timed;
 mod trace;
 mod words;
@@ -86,7 +87,7 @@ pub fn read(
     let bounds = Bounds::of_environment()?;
     let mut kept = 0;
     for path in files {
-        let mut events = events::read(path, bounds, kept)?;
+        let mut events = stream::read(path, bounds, kept)?;
         kept += events.kept();
         whole(path, &mut events)?;
         if let Some(step) = step {

@@ -5,8 +5,35 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map as Object, Value};
 
-use super::wrong;
 use crate::error::WorkloadError;
+
+pub(super) const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "dim"];
+pub(super) const LAYERS: &[&str] =
+    &["num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"];
+pub(super) const HEADS: &[&str] = &[
+    "num_attention_heads",
+    "n_head",
+    "num_heads",
+    "n_heads",
+    "attention_heads",
+    "encoder_attention_heads",
+];
+pub(super) const KV_HEADS: &[&str] =
+    &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
+pub(super) const FEED_FORWARD: &[&str] = &[
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "d_ff",
+    "dff",
+    "hidden_dim",
+    "ffn_hidden_size",
+    "encoder_ffn_dim",
+];
+pub(super) const POSITIONS: &[&str] =
+    &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+pub(super) const EXPERTS: &[&str] =
+    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
 
 const DROPOUT: [&str; 9] = [
     "dropout",
@@ -121,4 +148,8 @@ fn whole(name: &str, value: &Value) -> Result<u64, WorkloadError> {
         value.as_f64().filter(|v| *v >= 0.0 && v.fract() == 0.0 && *v < 1e15).map(|v| v as u64)
     });
     whole.ok_or_else(|| wrong(name, value, "it is not a whole number", "such as 4096"))
+}
+
+pub(super) fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
+    WorkloadError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::config::{Config, POSITIONS};
 use super::row::Flag::{Any, Key, No, Yes};
 use super::row::{BARE, GPT, LLAMA, Positions, QueryKey, Read, Row};
-use super::{Config, POSITIONS};
 use crate::models::transformer::{Head, TransformerSpec};
 
 /// Attention's three maps in have a bias, and nothing else.

@@ -1,6 +1,6 @@
 //! Encoders, of words and of pictures: a row a type, and what no row can say.
 
-use super::Config;
+use super::config::Config;
 use super::row::Flag::{Key, No, Yes};
 use super::row::{Ends, GPT, LLAMA, Positions, QueryKey, Read, Row};
 use crate::models::transformer::{Head, TransformerSpec};

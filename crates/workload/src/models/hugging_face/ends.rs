@@ -1,7 +1,7 @@
 //! What comes before the first layer and behind the last, of words and of pictures.
 
+use super::config::{Config, wrong};
 use super::row::{Ends, Read};
-use super::{Config, wrong};
 use crate::models::transformer::{Head, TransformerSpec};
 
 /// The head, by the type and by the class that `architectures` names.

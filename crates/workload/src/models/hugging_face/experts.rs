@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::config::{Config, EXPERTS, wrong};
 use super::row::{ExpertsRow, Read, Shared};
-use super::{Config, EXPERTS, wrong};
 use crate::models::transformer::{ExpertsSpec, IndexSpec, LatentSpec, TransformerSpec};
 
 const TOP_K: &[&str] =

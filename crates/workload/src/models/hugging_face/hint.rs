@@ -2,16 +2,22 @@
 
 use serde_json::{Map as Object, Value};
 
+use super::config::{Config, EXPERTS, wrong};
+use super::defaults;
 use super::nested::OTHER;
-use super::{Config, EXPERTS, defaults, one, wrong};
 use crate::error::WorkloadError;
 
 /// What to do about a model that no keys describe.
 const OTHERWISE: &str = "import a profile of a step (`allrail import rank0.json -o out`), or give its layers by \
                          numbers (`model: {layers: [...]}`)";
 
-/// The error for a type that is in no row; `nested` is a model within another.
-pub(super) fn unknown(config: &Config<'_>, nested: bool) -> WorkloadError {
+/// The error for a type that is in no row; `nested` is a model within another, and `is_read` tries a file
+/// under another type.
+pub(super) fn unknown(
+    config: &Config<'_>,
+    nested: bool,
+    is_read: fn(&Object<String, Value>) -> bool,
+) -> WorkloadError {
     let kind = config.text("model_type");
     if kind.is_empty() && !config.object.contains_key("architectures") {
         return wrong(
@@ -31,7 +37,7 @@ pub(super) fn unknown(config: &Config<'_>, nested: bool) -> WorkloadError {
         let why = "its class in `transformers` has layers or ends of a kind that is not read";
         return wrong("model_type", kind, why, OTHERWISE);
     }
-    let hint = match like(config.object) {
+    let hint = match like(config.object, is_read) {
         Some(name) => {
             let whose = if nested { "its text model's " } else { "" };
             format!(
@@ -46,7 +52,10 @@ pub(super) fn unknown(config: &Config<'_>, nested: bool) -> WorkloadError {
 }
 
 /// The type whose keys the file has, if the file can be read as one.
-fn like(object: &Object<String, Value>) -> Option<&'static str> {
+fn like(
+    object: &Object<String, Value>,
+    is_read: fn(&Object<String, Value>) -> bool,
+) -> Option<&'static str> {
     let has =
         |names: &[&str]| names.iter().any(|name| object.get(*name).is_some_and(|v| !v.is_null()));
     let name = if has(&["kv_lora_rank"]) {
@@ -66,6 +75,5 @@ fn like(object: &Object<String, Value>) -> Option<&'static str> {
     };
     let mut renamed = object.clone();
     renamed.insert("model_type".to_owned(), name.into());
-    let (spec, _) = one(&renamed, None, false).ok()?;
-    spec.model("", None).ok().map(|_| name)
+    is_read(&renamed).then_some(name)
 }

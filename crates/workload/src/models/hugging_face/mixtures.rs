@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::config::{Config, wrong};
 use super::experts::{each_layer, next_tokens};
 use super::row::Flag::{Key, No, Yes};
 use super::row::{BARE, EXPERTS, ExpertsRow, Flag, LLAMA, QueryKey, Read, Row, Shared};
-use super::{Config, wrong};
 use crate::models::transformer::{ExpertsSpec, TransformerSpec};
 
 const INNER: &[&str] = &["moe_intermediate_size"];

@@ -9,6 +9,7 @@
 //! A sample has as many tokens as the model has positions, 4,096 at most, where the workload does not
 //! say it; a picture as many as it has patches, and one.
 
+mod apply;
 mod config;
 mod decoders;
 mod defaults;
@@ -24,43 +25,11 @@ mod row;
 
 use serde_json::{Map as Object, Value};
 
-use config::Config;
+use config::{Config, FEED_FORWARD, HEADS, HIDDEN, KV_HEADS, LAYERS, POSITIONS};
 use row::Row;
 
 use super::transformer::TransformerSpec;
 use crate::error::WorkloadError;
-
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
-}
-
-const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "dim"];
-const LAYERS: &[&str] =
-    &["num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"];
-const HEADS: &[&str] = &[
-    "num_attention_heads",
-    "n_head",
-    "num_heads",
-    "n_heads",
-    "attention_heads",
-    "encoder_attention_heads",
-];
-const KV_HEADS: &[&str] =
-    &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
-const FEED_FORWARD: &[&str] = &[
-    "intermediate_size",
-    "n_inner",
-    "ffn_dim",
-    "d_ff",
-    "dff",
-    "hidden_dim",
-    "ffn_hidden_size",
-    "encoder_ffn_dim",
-];
-const POSITIONS: &[&str] =
-    &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
-const EXPERTS: &[&str] =
-    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
 
 /// Every row of the table.
 fn rows() -> impl Iterator<Item = &'static Row> {
@@ -103,7 +72,7 @@ fn one(
     let config = Config::new(object, defaults::of(kind));
     config.get("model_type");
     let found = rows().find(|row| row.types.contains(&kind));
-    let Some(row) = found else { return Err(hint::unknown(&config, nested)) };
+    let Some(row) = found else { return Err(hint::unknown(&config, nested, is_read)) };
     if !nested {
         config.written(LAYERS)?;
         config.written(HIDDEN)?;
@@ -122,7 +91,7 @@ fn one(
         dropout: config.dropout()?,
         ..TransformerSpec::default()
     };
-    row.apply(&config, &mut spec)?;
+    apply::apply(row, &config, &mut spec)?;
     let words = spec.patch.is_none();
     if words {
         config.needed(&["vocab_size"])?;
@@ -134,4 +103,9 @@ fn one(
     let most = positions.filter(|_| spec.positions == 0).unwrap_or(0);
     notes.extend(TransformerSpec::too_long(tokens.map_or(0, u64::from), most));
     Ok((spec, notes))
+}
+
+/// Whether the file describes a model.
+fn is_read(object: &Object<String, Value>) -> bool {
+    one(object, None, false).is_ok_and(|(spec, _)| spec.model("", None).is_ok())
 }

@@ -1,6 +1,6 @@
 //! What was assumed for a `config.json`, and which of its keys were passed over.
 
-use super::{Config, FEED_FORWARD, KV_HEADS};
+use super::config::{Config, FEED_FORWARD, KV_HEADS};
 use crate::models::transformer::TransformerSpec;
 use allrail_core::counted;
 

@@ -1,8 +1,8 @@
 //! Encoders with a decoder beside them: a row a type, and what no row can say.
 
+use super::config::{Config, POSITIONS};
 use super::row::Flag::{No, Yes};
 use super::row::{BARE, EXPERTS, ExpertsRow, GPT, LLAMA, Positions, Read, Row};
-use super::{Config, POSITIONS};
 use crate::models::transformer::TransformerSpec;
 
 /// A BART: a table for both stacks and the head, learned places for each.

@@ -1,8 +1,8 @@
 //! What the code of a model type fixes, as data: one row for types that differ in nothing else.
 
-use super::Config;
+use super::config::Config;
 use crate::error::WorkloadError;
-use crate::models::transformer::{Biases, Norms, TransformerSpec};
+use crate::models::transformer::TransformerSpec;
 
 use Flag::{Any, Key, No, Yes};
 
@@ -83,7 +83,7 @@ pub(super) struct ExpertsRow {
 }
 
 pub(super) const EXPERTS: ExpertsRow = ExpertsRow {
-    inner: super::FEED_FORWARD,
+    inner: super::config::FEED_FORWARD,
     shared: Shared::None,
     shared_gate: false,
     biases: false,
@@ -162,58 +162,5 @@ impl Config<'_> {
             Key(name) => self.flag(&[name], false),
             Any(names) => names.iter().any(|name| self.flag(&[name], false)),
         }
-    }
-}
-
-impl Row {
-    /// What the row alone decides, of a model whose sizes are read.
-    pub(super) fn apply(&self, config: &Config<'_>, spec: &mut TransformerSpec) -> Read {
-        spec.gated = config.has(self.gated);
-        let [qkv, output, feed_forward, head] = self.biases.map(|flag| config.has(flag));
-        spec.biases = Biases { qkv, output, feed_forward, head, ..Biases::default() };
-        let [embedding, last] = self.end_norms.map(|flag| config.has(flag));
-        spec.norms = Norms {
-            per_layer: self.norms,
-            parameters: self.norm,
-            embedding,
-            last,
-            ..Norms::default()
-        };
-        spec.parallel_blocks = config.has(self.parallel);
-        if spec.parallel_blocks {
-            spec.norms.per_layer = spec.norms.per_layer.min(1);
-        }
-        if self.rounded {
-            let head = spec.hidden / spec.heads.max(1);
-            spec.head_size = spec.head_size.or(Some(head).filter(|head| *head > 0));
-        }
-        let (heads, kv) = (spec.heads, spec.kv_heads.unwrap_or(spec.heads));
-        let normed = match self.query_key {
-            QueryKey::Head(flag) if config.has(flag) => 2,
-            QueryKey::All(flag) if config.has(flag) => heads.saturating_add(kv),
-            _ => 0,
-        };
-        spec.norms.query_key = normed.saturating_mul(spec.head()).saturating_mul(self.norm);
-        match self.positions {
-            Positions::Rotary => {}
-            Positions::Learned(more) => {
-                spec.positions = config.needed(super::POSITIONS)?.saturating_add(more);
-            }
-            Positions::Fixed => spec.rotary = Some(false),
-        }
-        // Where layers alternate between a window and all tokens, all are counted.
-        config.get("sliding_window");
-        let slide = config.all_slide();
-        if config.has(self.window) && slide {
-            spec.window = config.size(&["sliding_window"])?.filter(|window| *window > 0);
-        }
-        if self.latent {
-            super::experts::latent(config, spec)?;
-        }
-        if let Some(experts) = self.experts {
-            super::experts::experts(config, spec, experts)?;
-        }
-        super::ends::ends(config, spec, self.ends)?;
-        (self.read)(config, spec)
     }
 }

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use allrail_core::{Bytes, Rank as FabricRank, Time};
 
 use super::super::groups::Shape;
-use super::{Does, Message, Rank, load};
+use super::load;
+use super::program::{Does, Message, Rank};
 use crate::error::WorkloadError;
 use crate::graph::{Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, StepGraph, Work};
 

@@ -7,12 +7,13 @@
 //!
 //! `NAME.xml` is a program of MSCCL itself, which says them, and is proved chunk by chunk.
 //!
-//! - [`read()`]: the files. [`msccl`]: MSCCL's.
+//! - [`program`]: what the ranks do. [`read()`]: the files. [`msccl`]: MSCCL's.
 //! - [`verify`]: what can be proved of them, and what cannot.
 //! - [`expand`]: a step graph with them in the place of its collectives.
 
 mod expand;
 mod msccl;
+mod program;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -23,8 +24,9 @@ use allrail_core::{Bytes, Time, counted};
 use serde::Deserialize;
 
 use super::error::TraceError;
-use super::read::{files, records};
+use super::files::{files, records};
 use super::record::Kind;
+use program::{Does, Message, Node, Rank};
 
 pub(super) use expand::expand;
 
@@ -57,42 +59,6 @@ impl Customs {
         };
         self.nodes.get(&node).or(kind.as_ref()).map(PathBuf::as_path)
     }
-}
-
-/// What one rank does, one node after the other as its file has them.
-struct Rank {
-    file: PathBuf,
-    nodes: Vec<Node>,
-}
-
-struct Node {
-    id: u64,
-    name: String,
-    does: Does,
-    /// Places in the file.
-    after: Vec<usize>,
-}
-
-impl Node {
-    fn title(&self) -> String {
-        format!("node {} (`{}`)", self.id, self.name)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
-    Send(Message),
-    Receive(Message),
-    Compute(Time),
-}
-
-/// A message as one end of it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Message {
-    /// The other rank's position.
-    peer: u32,
-    tag: u64,
-    bytes: Bytes,
 }
 
 /// Reads what the ranks of a collective do, and proves it.

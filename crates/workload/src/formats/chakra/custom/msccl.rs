@@ -10,7 +10,7 @@ use allrail_collective::msccl::{self, File, Gpu, Kind, Wrong};
 use allrail_core::{Bytes, Time, counted};
 
 use super::super::error::TraceError;
-use super::{Does, Message, Node, Rank};
+use super::program::{Does, Message, Node, Rank};
 
 pub(super) use msccl::is_one;
 

@@ -20,7 +20,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, counted};
 
 use super::super::error::TraceError;
-use super::{Does, Message, Rank};
+use super::program::{Does, Message, Rank};
 
 /// Proves what can be.
 ///
