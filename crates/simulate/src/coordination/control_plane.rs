@@ -6,7 +6,7 @@
 //! their lists.
 //!
 //! Cycles in which nothing happens are left out, and cycles of one shape are run without the calendar
-//! ([`super::rhythm`]).
+//! ([`super::between`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,41 +18,12 @@ use allrail_schedule::coordinate::{
 };
 
 use super::calendar::Calendar;
+use super::entry::{Entry, Feed, What};
 use super::faults::{Delays, Faults};
 use super::latency::Latency;
-use super::reports::{Counts, Everywhere, Listed, Notice};
+use super::reports::{Counts, Listed, Notice};
 use super::rhythm::Rhythm;
 use super::wave::Wave;
-
-/// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
-pub trait Feed {
-    /// Appends the requests of a rank that are due by now, and says when its next one is; `None` if none
-    /// is left.
-    fn take(&mut self, rank: u32, now: Time, requests: &mut Vec<Request>) -> Option<Time>;
-}
-
-/// The same feed, for a while.
-pub(super) fn again<'a>(feed: &'a mut Option<&mut dyn Feed>) -> Option<&'a mut dyn Feed> {
-    match feed {
-        Some(feed) => Some(&mut **feed),
-        None => None,
-    }
-}
-
-pub(super) enum What {
-    Message {
-        from: u32,
-        payload: Payload,
-    },
-    Timer(u64),
-    /// A submission is due, of a rank that acts on it.
-    Wake,
-}
-
-pub(super) struct Entry {
-    pub(super) to: u32,
-    pub(super) what: What,
-}
 
 pub(super) struct Rank {
     pub(super) busy: Time,
@@ -85,7 +56,7 @@ pub struct ControlPlane {
     pub(super) rhythm: Rhythm,
     pub(super) lists: VecDeque<Listed>,
     /// The place of the first of `lists`.
-    place: u64,
+    pub(super) place: u64,
     pub(super) notices: Vec<(Time, u32, Notice)>,
     pub(super) counts: Counts,
     /// Of the rank that is being told something: what it submits, and what it wants done.
@@ -168,97 +139,9 @@ impl ControlPlane {
         self.ranks[rank as usize].due == Time::MAX
     }
 
-    fn is_dead(&self, rank: u32, now: Time) -> bool {
+    pub(super) fn is_dead(&self, rank: u32, now: Time) -> bool {
         !self.faults.deaths.is_empty()
             && self.faults.deaths.get(&rank).is_some_and(|death| *death <= now)
-    }
-
-    /// When something happens next. Cycles happen for ever.
-    pub fn next_time(&mut self) -> Option<Time> {
-        let listed = self.whole().map(|listed| listed.last);
-        [self.next_event(), listed].into_iter().flatten().min()
-    }
-
-    /// When a rank is told something next.
-    fn next_event(&mut self) -> Option<Time> {
-        let held = self.rhythm.held.map(|(first, _)| first);
-        [self.queue.next_time(), held, self.wave.falls].into_iter().flatten().min()
-    }
-
-    /// No list is launched everywhere before; there may be none then either.
-    pub(super) fn earliest(&mut self) -> Option<Time> {
-        self.waits_until().or_else(|| self.next_time())
-    }
-
-    fn whole(&self) -> Option<&Listed> {
-        self.lists.front().filter(|listed| listed.ranks as usize == self.ranks.len())
-    }
-
-    /// Runs until a list has been launched everywhere, at most until `until`, that included.
-    pub fn advance(&mut self, until: Time, mut feed: Option<&mut dyn Feed>) -> Option<Everywhere> {
-        loop {
-            let next = self.next_event();
-            if let Some(listed) = self.whole() {
-                let last = listed.last;
-                if last <= until && next.is_none_or(|next| last < next) {
-                    let Listed { launch, first, last, .. } = self.lists.pop_front()?;
-                    self.place += 1;
-                    return Some(Everywhere { place: self.place - 1, launch, first, last });
-                }
-            }
-            if next.is_none_or(|next| next > until) {
-                return None;
-            }
-            if self.wave.falls.is_some() {
-                if !self.is_disturbed() {
-                    let end = self.fall(until, again(&mut feed));
-                    self.rest_after(end, until);
-                    continue;
-                }
-                self.break_wave();
-            }
-            if self.rhythm.held.is_some() {
-                // What is submitted by the clock may come later, and is taken in then at its time.
-                if feed.is_some() && self.waits_beyond(until) {
-                    return None;
-                }
-                if self.whole().is_none() && self.can_run_wave(until) {
-                    let end = self.run_wave(until, again(&mut feed));
-                    self.rest_after(end, until);
-                    continue;
-                }
-                self.release();
-            }
-            let (now, Entry { to, what }) = self.queue.pop()?;
-            if let What::Message { .. } = what {
-                self.in_flight -= 1;
-            }
-            if matches!(what, What::Timer(CYCLE)) {
-                self.rhythm.set -= 1;
-            }
-            if self.is_dead(to, now) {
-                continue;
-            }
-            match what {
-                What::Message { from, payload } => {
-                    self.hear(now, to, from, payload, again(&mut feed));
-                }
-                What::Timer(id) => self.time_out(now, to, id, again(&mut feed)),
-                What::Wake => {
-                    let at = now.max(self.ranks[to as usize].busy);
-                    if let Some(feed) = again(&mut feed) {
-                        self.submit_due(at, to, feed);
-                        let due = self.ranks[to as usize].due;
-                        if due < Time::MAX {
-                            self.queue.push(due, Entry { to, what: What::Wake });
-                        }
-                    }
-                }
-            }
-            if self.skips && self.in_flight == 0 && self.rhythm.set as usize == self.ranks.len() {
-                self.rest(now, until);
-            }
-        }
     }
 
     /// A message arrives.
@@ -325,7 +208,7 @@ impl ControlPlane {
     }
 
     /// Tells a rank what it has submitted up to now.
-    fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
+    pub(super) fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
         let due = feed.take(rank, now, &mut self.requests);
         self.ranks[rank as usize].due = due.unwrap_or(Time::MAX);
         self.rhythm.changed |= !self.requests.is_empty();

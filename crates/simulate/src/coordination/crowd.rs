@@ -12,7 +12,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::Request;
 
-use super::control_plane::Feed;
+use super::entry::Feed;
 
 /// A number that looks drawn, of a rank and a step.
 fn scatter(seed: u64, rank: u32, step: u32) -> u64 {

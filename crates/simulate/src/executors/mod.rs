@@ -18,6 +18,7 @@
 
 mod flight;
 mod going;
+mod handed;
 pub mod lowered;
 pub(crate) mod paced;
 pub mod plan_messages;

@@ -24,10 +24,8 @@
 use std::collections::VecDeque;
 
 use allrail_core::{Bytes, Time};
-use allrail_world::World;
 
-use super::Executors;
-use super::flight::{BEFORE, Departure, Inner, Service};
+use super::flight::{Departure, Service};
 use crate::SimulateError;
 use crate::scenario::{WORLDS, WorldKind, field};
 
@@ -50,35 +48,35 @@ pub(crate) fn check(send_ahead: Bytes, world: WorldKind) -> Result<(), SimulateE
 }
 
 /// A stage that a link has, or will have, to send.
-struct Sending {
+pub(super) struct Sending {
     /// When its first byte leaves, and its last.
-    begin: Time,
-    end: Time,
-    bytes: f64,
+    pub(super) begin: Time,
+    pub(super) end: Time,
+    pub(super) bytes: f64,
     /// Those of all before it and its own.
-    through: f64,
+    pub(super) through: f64,
 }
 
 /// What a port has handed over.
 #[derive(Default)]
-struct Link {
+pub(super) struct Link {
     /// In `dims`: stages that wait for the link.
-    waiting: VecDeque<Service>,
+    pub(super) waiting: VecDeque<Service>,
     /// When the link has sent what it began, and when it will have sent all.
-    free_at: Time,
-    ends_at: Time,
+    pub(super) free_at: Time,
+    pub(super) ends_at: Time,
     /// Whether a timer says when it is free.
-    wakes: bool,
+    pub(super) wakes: bool,
     /// Stages that have not left whole, in order.
-    unsent: VecDeque<Sending>,
+    pub(super) unsent: VecDeque<Sending>,
     /// Elsewhere: bytes of messages that have not left whole.
-    unsent_bytes: u64,
+    pub(super) unsent_bytes: u64,
 }
 
 impl Link {
     /// In `dims`: hands over a stage whose bytes take the last `served` of its `occupancy`. Returns when
     /// at most `limit` bytes are unsent.
-    fn hand_over(
+    pub(super) fn hand_over(
         &mut self,
         now: Time,
         limit: f64,
@@ -108,19 +106,19 @@ impl Link {
 }
 
 /// A message on its way out.
-struct Leaving {
-    departure: Departure,
-    bytes: u64,
+pub(super) struct Leaving {
+    pub(super) departure: Departure,
+    pub(super) bytes: u64,
 }
 
 /// See the module.
 pub(super) struct SendAhead {
-    limit: Bytes,
+    pub(super) limit: Bytes,
     /// By actor and dimension.
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     /// Messages, by tag; places are given again.
-    leaving: Vec<Leaving>,
-    unused: Vec<u64>,
+    pub(super) leaving: Vec<Leaving>,
+    pub(super) unused: Vec<u64>,
 }
 
 impl SendAhead {
@@ -158,55 +156,5 @@ impl SendAhead {
     /// Whether messages leave room to choose.
     pub(super) fn lets_choose(&self, place: usize) -> bool {
         self.links[place].unsent_bytes <= self.limit.count()
-    }
-}
-
-impl<W: World> Executors<W> {
-    /// In `dims`: a stage was chosen, and waits for its link. Returns when its port may choose again.
-    pub(super) fn hand_over(&mut self, now: Time, actor: u32, service: Service) -> Time {
-        let Service { run, times, overhead, .. } = service;
-        let place = actor as usize * self.dimensions + run.port as usize;
-        let Some(ahead) = &mut self.ahead else { return now };
-        let link = &mut ahead.links[place];
-        link.waiting.push_back(service);
-        // Where stages run side by side, none keeps the link from another.
-        let served = times.served.min(times.occupancy);
-        let bytes = if served > Time::ZERO { times.sent } else { 0.0 };
-        let limit = ahead.limit.count() as f64;
-        link.hand_over(now, limit, (overhead + times.occupancy, served), bytes)
-    }
-
-    /// In `dims`: links that have sent all begin what they were handed.
-    pub(super) fn begin_handed(&mut self, now: Time, actor: u32) {
-        let first = actor as usize * self.dimensions;
-        for (port, place) in (0u32..).zip(first..first + self.dimensions) {
-            while let Some(link) = self.ahead.as_mut().map(|ahead| &mut ahead.links[place]) {
-                if link.free_at > now {
-                    if !link.wakes && !link.waiting.is_empty() {
-                        link.wakes = true;
-                        self.timers.push(link.free_at, BEFORE, Inner::LinkFree { actor, port });
-                    }
-                    break;
-                }
-                let Some(service) = link.waiting.pop_front() else { break };
-                let free_at = self.serve(now, actor, service);
-                if let Some(ahead) = &mut self.ahead {
-                    ahead.links[place].free_at = free_at;
-                }
-            }
-        }
-    }
-
-    /// In `dims`: a link can begin the next stage.
-    pub(super) fn link_free(&mut self, actor: u32, port: u32) {
-        if let Some(ahead) = &mut self.ahead {
-            ahead.links[actor as usize * self.dimensions + port as usize].wakes = false;
-        }
-        // Whether or not its executor has anything to choose.
-        let state = &mut self.actors[actor as usize];
-        if !state.unsettled {
-            state.unsettled = true;
-            self.unsettled.push(actor);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Training steps in virtual time. The folders are the way of a step:
 //!
-//! 1. `scenario`: what of it is checked first; [`part`]: the NPUs of the fabric that it takes; [`run`] leads from it
-//!    to a result.
+//! 1. `scenario`: what of it is checked first; [`part`]: the NPUs of the fabric that it takes; `job`: its step graph;
+//!    [`run()`] leads from it to a result.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `agreements`: what
@@ -19,17 +19,20 @@ pub mod communicator;
 pub mod driver;
 mod facts;
 pub mod gradients;
+mod job;
 mod lists;
 pub mod outcome;
 pub(crate) mod packet_size;
 pub mod part;
 pub mod players;
 mod ranking;
-pub mod run;
+mod run;
 mod scenario;
 mod sparse;
 
 pub use bound::{Bound, BoundResult, bound};
+pub use job::{BuiltJob, graph_of};
 pub use outcome::result::{SpanResult, TrainingResult};
 pub use ranking::{RankedTask, Ranking, ranking};
-pub use run::{BuiltJob, run, simulate};
+pub use run::run;
+pub use sparse::simulate;

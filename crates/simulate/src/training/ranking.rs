@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::SimulateError;
 use crate::scenario::TrainingScenario;
+use crate::training::job::graph_of;
 use crate::training::lists::{Lists, known};
-use crate::training::run::graph_of;
 
 /// The gradients of one process group and kind of collective.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

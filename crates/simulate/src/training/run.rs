@@ -10,9 +10,7 @@ use allrail_fabric::topologies::Summing;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Issue, Model, Workload};
-use allrail_workload::{
-    ActorId, Built, Memory, NodeId, Perturbation, StepGraph, StepWork, TimeToTrain, Work,
-};
+use allrail_workload::{ActorId, Memory, NodeId, StepGraph, TimeToTrain, Work};
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
@@ -30,49 +28,18 @@ use crate::training::communicator::slow::{self, Felt, Found};
 use crate::training::communicator::{Ask, Communicator};
 use crate::training::driver::{Driver, Outcome, Priority, Settings};
 use crate::training::gradients::Tensors;
+use crate::training::job::{BuiltJob, graph_of};
 use crate::training::outcome::assumption;
 use crate::training::outcome::links::Wires;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::outcome::summary::summarise;
 use crate::training::packet_size;
 use crate::training::players::Players;
-use crate::training::sparse;
-
-/// A step graph with all that says how it is run.
-pub struct BuiltJob<'a> {
-    /// What runs.
-    pub graph: &'a StepGraph,
-    /// What an NPU keeps, where known.
-    pub memory: Option<Memory>,
-    /// What was assumed.
-    pub notes: Vec<String>,
-    /// What disturbs compute times.
-    pub perturbation: Perturbation,
-    /// How many iterations.
-    pub iterations: u32,
-    /// What a step does, where it is said.
-    pub work: Option<StepWork>,
-}
-
-/// Simulates a training scenario.
-///
-/// # Errors
-/// Names the field that is wrong; a stall with who waits for what; an interruption.
-pub fn simulate(
-    scenario: &TrainingScenario,
-    timeline: bool,
-    observer: Observer<'_>,
-) -> Result<TrainingResult, SimulateError> {
-    match sparse::simulate_best(scenario, timeline, observer)? {
-        Some(result) => Ok(result),
-        None => simulate_decided(scenario, timeline, observer),
-    }
-}
 
 /// Simulates a training scenario whose tables are `rows` or `dense`; those that are `auto` are dense.
 ///
 /// # Errors
-/// As for [`simulate`].
+/// As for [`crate::training::simulate`].
 pub(super) fn simulate_decided(
     scenario: &TrainingScenario,
     timeline: bool,
@@ -115,37 +82,10 @@ pub(super) fn simulate_decided(
     Ok(result)
 }
 
-/// The step graph of a workload, whoever wrote its model.
-///
-/// # Errors
-/// The workload is wrong, or does not fit dimensions of these sizes.
-pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
-    Ok(match allrail_workload::formats::build(workload, sizes)? {
-        Some(foreign) => {
-            let sparse = !workload.sparse.is_empty();
-            if workload.compression.is_some() || workload.every > 1 || sparse {
-                let key = match workload.every {
-                    2.. => "every",
-                    _ if sparse => "sparse",
-                    _ => "compression",
-                };
-                return Err(field(
-                    format!("workload.{key}"),
-                    "given",
-                    "the model says its own step graph, where the shapes of gradients are not known",
-                    "leave it out, or give the model by layers or sizes",
-                ));
-            }
-            foreign
-        }
-        None => allrail_workload::build(workload, sizes)?,
-    })
-}
-
 /// Runs a step graph as a scenario says; of its workload, only what `job` does not.
 ///
 /// # Errors
-/// As for [`simulate`].
+/// As for [`crate::training::simulate`].
 pub fn run(
     job: &BuiltJob<'_>,
     scenario: &TrainingScenario,

@@ -11,12 +11,27 @@ use crate::scenario::TrainingScenario;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::run::simulate_decided;
 
+/// Simulates a training scenario.
+///
+/// # Errors
+/// Names the field that is wrong; a stall with who waits for what; an interruption.
+pub fn simulate(
+    scenario: &TrainingScenario,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    match simulate_best(scenario, timeline, observer)? {
+        Some(result) => Ok(result),
+        None => simulate_decided(scenario, timeline, observer),
+    }
+}
+
 /// Simulates the scenario with every table decided, and says in its notes what was found; none where nothing
 /// is open.
 ///
 /// # Errors
 /// As the simulation of it.
-pub(super) fn simulate_best(
+fn simulate_best(
     scenario: &TrainingScenario,
     timeline: bool,
     observer: Observer<'_>,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use allrail_simulate::SimulateError;
 use allrail_simulate::TrainingScenario;
-use allrail_simulate::training::run::graph_of;
+use allrail_simulate::training::graph_of;
 use allrail_simulate::training::{TrainingResult, simulate};
 use allrail_workload::{ActorId, NodeId};
 use proptest::prelude::*;

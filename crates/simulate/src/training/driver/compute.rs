@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::{Pass, Work};
 
-use super::{Driver, Turn};
+use super::state::{Driver, Turn};
 use crate::training::driver::record::{ByPass, Gap, Idle, Ran};
 
 impl Driver<'_> {

@@ -6,7 +6,7 @@
 
 use allrail_core::Time;
 
-use super::{Driver, Iteration};
+use super::state::{Driver, Iteration};
 use crate::training::driver::record::{Ran, Record};
 
 impl Driver<'_> {

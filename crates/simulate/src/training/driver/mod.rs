@@ -27,6 +27,7 @@
 
 mod compute;
 mod iterations;
+mod late;
 mod nodes;
 mod outcome;
 mod pace;
@@ -34,174 +35,22 @@ mod partly;
 pub mod record;
 mod shape;
 mod stall;
+mod state;
 mod turns;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use allrail_core::{EventQueue, Time};
-use allrail_workload::{GroupId, NodeId, StepGraph};
+use allrail_core::Time;
 
 use crate::SimulateError;
 use crate::driver::Observer;
-use crate::training::communicator::{Communicator, Event};
-use crate::training::driver::record::{ByPass, Ran, Record};
-use crate::training::gradients::{Step, Tensors};
-use crate::training::players::Players;
+use crate::training::communicator::Event;
+use crate::training::driver::record::{Ran, Record};
 pub use outcome::{Outcome, Priority, Records, Settings};
-use partly::Partly;
-use shape::Shape;
+pub use state::Driver;
+use state::{Flying, Iteration, Timer};
 
-/// One iteration under way, or just over.
-struct Iteration {
-    number: u32,
-    /// For every player's node, how much it still waits for.
-    missing: Vec<u32>,
-    /// For every player, how many nodes are not over.
-    left: Vec<u32>,
-    /// For every player, how many nodes that the next iteration waits for are not over.
-    sources_left: Vec<u32>,
-    /// For every player, how many nodes are not over that no exchange of gradients comes before.
-    computing_left: Vec<u32>,
-    total_left: u64,
-    /// How many ranks are not through it, and whether it is over for all that are waited for.
-    ranks_left: u32,
-    ended: bool,
-    records: Vec<Record>,
-}
-
-impl Iteration {
-    /// So many ranks more are through it: whether it is over now, as all but some are.
-    fn is_through(&mut self, ranks: u32, left_out: u32) -> bool {
-        self.ranks_left -= ranks;
-        !std::mem::replace(&mut self.ended, self.ranks_left <= left_out) && self.ended
-    }
-}
-
-/// A player's compute engine.
-#[derive(Default)]
-struct Engine {
-    running: Option<Ran>,
-    /// Since when at this speed, what is left of it by then, and when it is over at this speed.
-    pace: (Time, Time, Time),
-    /// How many exchanges of gradients are under way.
-    exchanges: u32,
-    last: Option<Ran>,
-    /// What was over last of all its player's nodes.
-    over: Option<Ran>,
-    idle_since: Time,
-    ready: BinaryHeap<Reverse<(u32, NodeId)>>,
-    choosing: bool,
-    /// What is run in turn: communications, then delays.
-    turns: [Turn; 2],
-}
-
-/// What of one kind a player runs one after the other.
-#[derive(Default)]
-struct Turn {
-    running: Option<Ran>,
-    ready: BinaryHeap<Reverse<(u32, NodeId)>>,
-}
-
-/// What a tag stands for.
-enum Flying {
-    Collective(Vec<Ran>),
-    Message { key: MessageKey, sender: Option<Ran> },
-    Tensor { step: Step },
-    Free,
-}
-
-/// (source, destination, group, direction, count): one message.
-type MessageKey = (u32, u32, GroupId, i32, u64);
-
-/// Where a message and its receive meet.
-#[derive(Default)]
-struct Mailbox {
-    arrived: bool,
-    receiver: Option<Ran>,
-}
-
-enum Timer {
-    Computed { player: u32 },
-    Passed { ran: Ran },
-    Tensor { scheduler: u32, id: u64 },
-}
-
-/// Runs a step graph.
-pub struct Driver<'a> {
-    graph: &'a StepGraph,
-    players: &'a Players,
-    communicator: &'a mut dyn Communicator,
-    tensors: Tensors,
-    settings: &'a Settings<'a>,
-    shape: Shape,
-    iterations: VecDeque<Iteration>,
-    engines: Vec<Engine>,
-    /// Who has come to a collective, by (process group, iteration, place among the group's).
-    gatherings: BTreeMap<(u32, u32, u32), Vec<Ran>>,
-    mailboxes: BTreeMap<MessageKey, Mailbox>,
-    /// Exchanges that do not wait for everyone.
-    partly: Partly,
-    flying: Vec<Flying>,
-    free: Vec<u64>,
-    timers: EventQueue<Timer>,
-    /// Over, and not yet told to those that wait for them.
-    over: Vec<Ran>,
-    choosing: Vec<u32>,
-    /// Whether something was issued in its turn since that was last looked at.
-    took_turns: bool,
-    issued: i64,
-    /// The same of workers that exchange with parameter servers, by process group and number.
-    issued_apart: BTreeMap<(u32, u32), i64>,
-    nodes_done: u64,
-    /// For every player, how long it has computed nodes that are over.
-    computed: Vec<ByPass>,
-    out: Outcome,
-}
-
-impl<'a> Driver<'a> {
-    /// Prepares a run.
-    ///
-    /// # Errors
-    /// A peer that does not exist; sends without receives.
-    pub fn new(
-        graph: &'a StepGraph,
-        players: &'a Players,
-        communicator: &'a mut dyn Communicator,
-        tensors: Tensors,
-        settings: &'a Settings<'a>,
-    ) -> Result<Self, SimulateError> {
-        let shape = Shape::new(graph, players)?;
-        let partly = Partly::new(graph, players, settings.backup, tensors.are_apart())?;
-        let mut engines = Vec::new();
-        engines.resize_with(players.len(), Engine::default);
-        Ok(Self {
-            graph,
-            players,
-            communicator,
-            tensors,
-            settings,
-            shape,
-            iterations: VecDeque::new(),
-            engines,
-            gatherings: BTreeMap::new(),
-            mailboxes: BTreeMap::new(),
-            partly,
-            flying: Vec::new(),
-            free: Vec::new(),
-            timers: EventQueue::new(),
-            over: Vec::new(),
-            choosing: Vec::new(),
-            took_turns: false,
-            issued: 0,
-            issued_apart: BTreeMap::new(),
-            nodes_done: 0,
-            computed: vec![ByPass::default(); players.len()],
-            out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
-        })
-    }
-
+impl Driver<'_> {
     /// Runs to the end of the last iteration.
     ///
     /// # Errors

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use allrail_core::{Rank, Time};
 use allrail_workload::{GroupId, NodeId, Peer, Work};
 
+use super::outcome::Priority;
 use super::shape::message_channel;
-use super::{Driver, Flying, MessageKey, Priority, Timer};
+use super::state::{Driver, Flying, MessageKey, Timer};
 use crate::training::communicator::{Ask, Submission};
 use crate::training::driver::record::{Ran, Record};
 

@@ -9,7 +9,7 @@
 
 use allrail_core::Time;
 
-use super::{Driver, Timer};
+use super::state::{Driver, Timer};
 use crate::training::driver::record::Ran;
 
 const MILLION: u64 = 1_000_000;

@@ -16,10 +16,9 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time, counted, either};
-use allrail_workload::{GroupId, NodeId, Pass, StepGraph, Work};
+use allrail_core::{Bytes, counted, either};
+use allrail_workload::{GroupId, StepGraph, Work};
 
-use super::Driver;
 use crate::SimulateError;
 use crate::scenario::field;
 use crate::training::communicator::servers::workers;
@@ -28,39 +27,39 @@ use crate::training::players::Players;
 
 /// An exchange of one iteration.
 #[derive(Default)]
-struct Exchange {
+pub(super) struct Exchange {
     /// Who is in it, until it begins; then who is late and waits for its result.
-    waiting: Vec<Ran>,
+    pub(super) waiting: Vec<Ran>,
     /// How many ranks have come, and how many have the result.
-    came: u32,
-    through: u32,
+    pub(super) came: u32,
+    pub(super) through: u32,
     /// Whether enough have come; then whether the result is there.
-    enough: bool,
-    begun: bool,
-    done: bool,
+    pub(super) enough: bool,
+    pub(super) begun: bool,
+    pub(super) done: bool,
 }
 
 /// What does not wait for everyone.
 #[derive(Default)]
 pub(super) struct Partly {
     /// How many ranks a worker is.
-    ranks: u32,
+    pub(super) ranks: u32,
     /// How many ranks there are, and how many are waited for.
-    all: u32,
-    expected: u32,
+    pub(super) all: u32,
+    pub(super) expected: u32,
     /// Whether each goes to parameter servers by itself.
-    apart: bool,
+    pub(super) apart: bool,
     /// By iteration and place among the group's.
-    exchanges: BTreeMap<(u32, u32), Exchange>,
+    pub(super) exchanges: BTreeMap<(u32, u32), Exchange>,
     /// Exchanges that begin once all of this time have come.
-    beginning: Vec<(u32, u32)>,
+    pub(super) beginning: Vec<(u32, u32)>,
     /// Of each iteration, how many exchanges are decided; there are so many.
-    decided: BTreeMap<u32, u32>,
-    each: u32,
+    pub(super) decided: BTreeMap<u32, u32>,
+    pub(super) each: u32,
     /// Whether a player leaves an iteration out.
-    left_out: BTreeMap<(u32, u32), bool>,
+    pub(super) left_out: BTreeMap<(u32, u32), bool>,
     /// Bytes of gradients, by what became of them: averaged; all.
-    bytes: (f64, f64),
+    pub(super) bytes: (f64, f64),
 }
 
 fn refused(backup: u32, why: &str, hint: &str) -> SimulateError {
@@ -151,123 +150,3 @@ impl Partly {
 }
 
 const HINT: &str = "leave it out, or train with data parallelism alone";
-
-impl Driver<'_> {
-    fn key(&self, ran: Ran) -> (u32, u32) {
-        (ran.iteration, self.shape.ordinal[ran.node.index()])
-    }
-
-    fn size(&self, node: NodeId) -> f64 {
-        match self.graph.node(node).work {
-            Work::Collective { bytes, .. } => bytes.count() as f64,
-            _ => 0.0,
-        }
-    }
-
-    /// A player comes to an exchange that does not wait for everyone.
-    pub(super) fn come_partly(&mut self, now: Time, ran: Ran, process_group: u32) {
-        if !self.tensors.takes(ran.node) {
-            // It has no bytes.
-            self.over.push(ran);
-            return;
-        }
-        let key = self.key(ran);
-        let weight = self.players.weights[ran.player as usize];
-        let left_out = self.leaves_out(ran);
-        self.partly.bytes.1 += f64::from(weight) * self.size(ran.node);
-        if self.partly.apart {
-            // One that left an iteration out has pulled the parameters with the one before.
-            if left_out {
-                self.over.push(ran);
-                self.through(ran);
-            } else {
-                self.gathered(now, process_group, vec![ran]);
-            }
-            return;
-        }
-        let exchange = self.partly.exchanges.entry(key).or_default();
-        exchange.came += weight;
-        if exchange.begun && exchange.done {
-            self.over.push(ran);
-            self.through(ran);
-            return;
-        }
-        exchange.waiting.push(ran);
-        if !exchange.enough && exchange.came >= self.partly.expected {
-            exchange.enough = true;
-            self.partly.beginning.push(key);
-        }
-    }
-
-    /// Begins the exchanges for which enough have come; whether there were any.
-    pub(super) fn begin_partly(&mut self, now: Time) -> bool {
-        let beginning = std::mem::take(&mut self.partly.beginning);
-        for key in &beginning {
-            let exchange = self.partly.exchanges.get_mut(key).expect("it waits to begin");
-            exchange.begun = true;
-            let came = std::mem::take(&mut exchange.waiting);
-            *self.partly.decided.entry(key.0).or_default() += 1;
-            for ran in &came {
-                let weight = self.players.weights[ran.player as usize];
-                self.partly.bytes.0 += f64::from(weight) * self.size(ran.node);
-            }
-            let (last, group) = (came[came.len() - 1], self.graph.node(came[0].node).work);
-            let Work::Collective { group, .. } = group else { continue };
-            let process_group = self.players.process_group(last.player, group);
-            self.gathered(now, process_group, came);
-        }
-        !beginning.is_empty()
-    }
-
-    /// Exchanges are over for those that were in them: for those that came late, too.
-    pub(super) fn exchanged_partly(&mut self, over: &[Ran]) {
-        for ran in over {
-            let key = self.key(*ran);
-            if let Some(exchange) = self.partly.exchanges.get_mut(&key)
-                && !self.partly.apart
-                && !exchange.done
-            {
-                exchange.done = true;
-                let late = std::mem::take(&mut exchange.waiting);
-                self.over.extend(&late);
-                late.into_iter().for_each(|ran| self.through(ran));
-            }
-            self.through(*ran);
-        }
-    }
-
-    /// A player is through an exchange.
-    fn through(&mut self, ran: Ran) {
-        let key = self.key(ran);
-        let weight = self.players.weights[ran.player as usize];
-        let exchange = self.partly.exchanges.entry(key).or_default();
-        let before = exchange.through;
-        exchange.through += weight;
-        let expected = self.partly.expected;
-        if self.partly.apart && before < expected && exchange.through >= expected {
-            *self.partly.decided.entry(key.0).or_default() += 1;
-        }
-        if exchange.through == self.partly.all {
-            self.partly.exchanges.remove(&key);
-        }
-    }
-
-    /// Whether a player computes nothing of an iteration, as that is decided without it.
-    pub(super) fn is_left_out(&mut self, ran: Ran) -> bool {
-        self.settings.backup > 0
-            && self.graph.node(ran.node).pass != Pass::Update
-            && self.leaves_out(ran)
-    }
-
-    /// Whether a player leaves the iteration out: what its first node in it has found.
-    fn leaves_out(&mut self, ran: Ran) -> bool {
-        let decided = self.partly.decided.get(&ran.iteration).copied().unwrap_or(0);
-        let each = self.partly.each;
-        *self.partly.left_out.entry((ran.player, ran.iteration)).or_insert(decided >= each)
-    }
-
-    /// A player is through an iteration.
-    pub(super) fn forget_partly(&mut self, ran: Ran) {
-        self.partly.left_out.remove(&(ran.player, ran.iteration));
-    }
-}

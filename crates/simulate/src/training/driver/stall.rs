@@ -1,6 +1,6 @@
 //! The report of a stall: who waits for what.
 
-use super::Driver;
+use super::state::Driver;
 use crate::training::driver::record::Ran;
 
 impl Driver<'_> {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::{NodeId, Work};
 
-use super::{Driver, Turn};
+use super::state::{Driver, Turn};
 use crate::training::driver::record::Ran;
 
 const COMMUNICATION: usize = 0;

@@ -12,9 +12,9 @@ use allrail_workload::{Pass, Purpose};
 use crate::scenario::tag;
 use crate::training::driver::Outcome;
 use crate::training::driver::record::{Idle, clipped};
+use crate::training::job::BuiltJob;
 use crate::training::outcome::result::{PassResult, Passes};
 use crate::training::players::Players;
-use crate::training::run::BuiltJob;
 
 /// The time of a player's compute engine within a window, by what it did.
 #[derive(Clone, Default)]

@@ -7,7 +7,7 @@ use allrail_workload::formats::chakra::{self, Ranks, write::Summary};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::TrainingScenario;
-use crate::training::run::graph_of;
+use crate::training::job::graph_of;
 
 /// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`, of all ranks or one of each kind.
 ///

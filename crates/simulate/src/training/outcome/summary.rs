@@ -16,6 +16,7 @@ use crate::scenario::tag;
 use crate::training::communicator::{Ask, Communicator, Span};
 use crate::training::driver::Outcome;
 use crate::training::driver::record::Ran;
+use crate::training::job::BuiltJob;
 use crate::training::outcome::account::{Account, means};
 use crate::training::outcome::links::{self, Wires};
 use crate::training::outcome::path::{self, What};
@@ -23,7 +24,6 @@ use crate::training::outcome::result::{
     ActorResult, CoordinatorsResult, MemoryResult, SpanResult, TrainingResult,
 };
 use crate::training::players::Players;
-use crate::training::run::BuiltJob;
 
 /// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
 fn too_fast(reached: f64) -> Option<String> {

@@ -10,7 +10,7 @@ use allrail_fabric::{Contention, Fabric, Kind};
 use allrail_schedule::chunk::{Composition, Parameters};
 use allrail_schedule::{Request, planner};
 
-use super::lowering::dimension;
+use super::messages::dimension;
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};

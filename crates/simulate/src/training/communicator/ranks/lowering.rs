@@ -9,109 +9,27 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use allrail_collective::{Operation, StageRef, Steps};
+use allrail_collective::{Operation, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
-use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::graph::NodeId;
 use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Wiring as Cables};
+use allrail_schedule::Request;
 use allrail_schedule::room::Share;
-use allrail_schedule::{Algorithms as Named, Request};
 use allrail_workload::{Part, StepGraph};
 
 use crate::SimulateError;
-use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
+use crate::executors::lowered::{Carried, Lowered};
 use crate::executors::plan_messages::{self, Programs};
-use crate::executors::{self};
-use crate::scenario::Algorithms;
-use crate::scenario::GroupSchedule;
 use crate::training::communicator::choices::Choices;
 use crate::training::communicator::ranks::algorithms::{Switches, on_graph};
 use crate::training::communicator::ranks::group;
 use crate::training::communicator::ranks::judged::Judged;
+use crate::training::communicator::ranks::messages::{Lone, Whole, dimension};
 use crate::training::communicator::ranks::steady::Steady;
+use crate::training::communicator::ranks::wiring::{Latency, Wiring};
 use crate::training::players::Players;
-
-/// What the world's ends are to the job's ranks, and what collectives are made of.
-pub enum Wiring<'a> {
-    /// NPUs of a graph, and one algorithm a collective.
-    Graph {
-        /// The NPU of each rank.
-        places: &'a [NodeId],
-        /// What collectives are made of.
-        algorithms: &'a Algorithms,
-        /// The job's dimensions: where messages count, not where they go.
-        sizes: &'a [u32],
-        /// The network, if its switches sum what passes through them.
-        reducing: Option<&'a Graph>,
-    },
-    /// NPUs of a graph that has dimensions, and plans on them.
-    Planned {
-        /// The NPU of each rank.
-        places: &'a [NodeId],
-        /// Everything of the schedule but what is communicated.
-        request: &'a Request,
-        /// For groups that are no product of dimensions.
-        algorithms: &'a Algorithms,
-        /// As of [`Wiring::Graph`].
-        reducing: Option<&'a Graph>,
-    },
-    /// Ranks of a fabric of dimensions, and plans on them.
-    Dimensions {
-        /// Everything of the schedule but what is communicated.
-        request: &'a Request,
-        /// Of a kind of collective, where they differ from the request's.
-        algorithms: &'a BTreeMap<Operation, Named>,
-        /// What groups smaller than the job run, where that is not a plan on their dimensions.
-        groups: Option<&'a GroupSchedule>,
-    },
-}
-
-impl Wiring<'_> {
-    fn request(&self) -> Option<&Request> {
-        match self {
-            Wiring::Graph { .. } => None,
-            Wiring::Planned { request, .. } | Wiring::Dimensions { request, .. } => Some(request),
-        }
-    }
-
-    fn places(&self) -> Option<&[NodeId]> {
-        match self {
-            Wiring::Graph { places, .. } | Wiring::Planned { places, .. } => Some(places),
-            Wiring::Dimensions { .. } => None,
-        }
-    }
-
-    /// The network, if its switches sum what passes through them.
-    fn reducing(&self) -> Option<&Graph> {
-        match self {
-            Wiring::Graph { reducing, .. } | Wiring::Planned { reducing, .. } => *reducing,
-            Wiring::Dimensions { .. } => None,
-        }
-    }
-
-    /// What is said of the algorithms of a kind of collective on each dimension.
-    fn algorithms(&self, operation: Operation) -> Option<&Named> {
-        let own = match self {
-            Wiring::Dimensions { algorithms, .. } => algorithms.get(&operation),
-            Wiring::Graph { .. } | Wiring::Planned { .. } => None,
-        };
-        own.or(self.request()?.algorithms.as_ref())
-    }
-
-    /// How executors run.
-    pub(super) fn settings(&self) -> executors::Settings {
-        self.request().map_or_else(executors::Settings::default, |request| executors::Settings {
-            order: request.order,
-            active_chunks: request.active_chunks,
-            endpoint_delay: request.endpoint_delay,
-            ..executors::Settings::default()
-        })
-    }
-}
-
-/// How long a message between two NPUs is under way beside its bytes.
-pub type Latency<'a> = Box<dyn FnMut(NodeId, NodeId) -> Time + 'a>;
 
 /// See the module.
 pub(super) struct Lowering<'a> {
@@ -332,19 +250,6 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The dimension on which a message counts: the first on which its ranks differ.
-pub(super) fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
-    let (mut from, mut to) = (from.0, to.0);
-    for (d, size) in (0u32..).zip(sizes) {
-        if from % size != to % size {
-            return d;
-        }
-        from /= size;
-        to /= size;
-    }
-    0
-}
-
 /// A collective over the parts of dimensions of a group. Its ranks are numbered by their coordinates
 /// on the parts, the first part fastest.
 fn on_dimensions(
@@ -385,69 +290,4 @@ fn on_dimensions(
     let (_, works) = crate::lowering::work(&fabric, std::slice::from_ref(&plan))?;
     let ports: Vec<u32> = parts.iter().map(|part| part.dimension.0).collect();
     plan_messages::lower(&plan, &works[0], &ports, request.order, programs)
-}
-
-/// One algorithm over all ranks of a process group, on a graph: its ports are never taken.
-struct Whole {
-    steps: Arc<dyn Steps>,
-    ranks: Vec<Rank>,
-    sizes: Vec<u32>,
-}
-
-impl MessageSteps for Whole {
-    fn steps(&self, _: StageRef) -> u32 {
-        self.steps.steps()
-    }
-
-    fn first(&self, _: StageRef) -> u64 {
-        0
-    }
-
-    fn sends(&self, position: u32, _: StageRef, step: u32, out: &mut Vec<Outgoing>) {
-        let mut sends = Vec::new();
-        self.steps.sends(position, step, &mut sends);
-        let from = self.ranks[position as usize];
-        out.extend(sends.into_iter().map(|(to, bytes)| Outgoing {
-            to,
-            heard_by: to,
-            dimension: dimension(&self.sizes, from, self.ranks[to as usize]),
-            bytes,
-            last_on_link: false,
-        }));
-    }
-
-    fn expected(&self, position: u32, _: StageRef, step: u32) -> u32 {
-        self.steps.expected(position, step)
-    }
-}
-
-/// A lone message: its sender's stage, over when it has come.
-struct Lone {
-    bytes: Bytes,
-    dimension: u32,
-    exclusive: bool,
-    delay: Option<Time>,
-}
-
-impl MessageSteps for Lone {
-    fn steps(&self, _: StageRef) -> u32 {
-        1
-    }
-
-    fn first(&self, _: StageRef) -> u64 {
-        0
-    }
-
-    fn sends(&self, _: u32, _: StageRef, _: u32, out: &mut Vec<Outgoing>) {
-        let (bytes, dimension) = (self.bytes, self.dimension);
-        out.push(Outgoing { to: 1, heard_by: 0, dimension, bytes, last_on_link: self.exclusive });
-    }
-
-    fn expected(&self, _: u32, _: StageRef, _: u32) -> u32 {
-        1
-    }
-
-    fn endpoint_delay(&self) -> Option<Time> {
-        self.delay
-    }
 }

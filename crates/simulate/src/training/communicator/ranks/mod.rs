@@ -18,7 +18,9 @@ mod group;
 mod judged;
 mod log;
 mod lowering;
+mod messages;
 mod steady;
+mod wiring;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -34,7 +36,7 @@ use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, 
 use crate::training::players::Players;
 use log::Log;
 use lowering::Lowering;
-pub use lowering::{Latency, Wiring};
+pub use wiring::{Latency, Wiring};
 
 /// A message on its way over several dimensions.
 struct Way {
