@@ -11,12 +11,14 @@
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`room`]: how many stages a dimension runs at once.
-//! - [`algorithms`]: which algorithm each dimension runs, named or chosen by size.
-//! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
+//! - [`algorithms`]: which algorithm each dimension runs. [`choose`](mod@choose): by size.
+//! - [`Request`]: what is to be planned. [`scheduled`]: its stages and their times. [`planner`]: from one to a
+//!   [`allrail_collective::CollectivePlan`].
 //! - [`bound`]: what no schedule can beat.
 
 pub mod algorithms;
 pub mod bound;
+pub mod choose;
 pub mod chunk;
 pub mod coordinate;
 pub mod error;
@@ -26,7 +28,9 @@ pub mod operation;
 pub mod planner;
 pub mod queue;
 pub mod registry;
+mod request;
 pub mod room;
+pub mod scheduled;
 pub mod signature;
 pub mod tensor;
 
@@ -34,6 +38,7 @@ pub use algorithms::{Algorithms, Choice};
 pub use chunk::ChunkScheduler;
 pub use error::ScheduleError;
 pub use operation::{Key, OperationName};
-pub use planner::{Request, plan};
+pub use planner::plan;
 pub use queue::{DimensionQueue, Order, Waiting};
+pub use request::Request;
 pub use room::ActiveChunks;

@@ -80,7 +80,7 @@ pub fn work(
     let mut models = Vec::new();
     let mut works = Vec::new();
     for plan in plans {
-        let model = allrail_schedule::planner::model_of(plan, fabric)?;
+        let model = allrail_schedule::scheduled::model_of(plan, fabric)?;
         let chunks = plan.chunks.iter().map(|chunk| (chunk.bytes, chunk.stages.as_slice()));
         works.push(Work::new(&model, chunks)?);
         models.push(model);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use allrail_collective::{CollectivePlan, Operation, SizeRange, algorithm};
 use allrail_core::{Bytes, Time};
-use allrail_schedule::algorithms::{self, Preference};
+use allrail_schedule::choose::{Preference, choose};
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::finish;
 use allrail_schedule::{Algorithms, Request, ScheduleError, plan};
@@ -98,9 +98,7 @@ pub(super) fn names(
     let request = request(settings, operation, size);
     match said {
         // Whoever carries the data has its own.
-        None if !settings.elsewhere => {
-            algorithms::choose(&request, &Algorithms::Auto, preference(settings))
-        }
+        None if !settings.elsewhere => choose(&request, &Algorithms::Auto, preference(settings)),
         _ => request.decided()?.algorithm_names(),
     }
 }

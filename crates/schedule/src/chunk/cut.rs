@@ -19,7 +19,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Parameters;
-use crate::planner::MAX_CHUNKS;
+
+/// More chunks than this are refused.
+pub(crate) const MAX_CHUNKS: u32 = 1 << 16;
 
 /// How a buffer is cut into chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,6 +9,7 @@ mod search;
 mod themis;
 
 pub use cut::Cut;
+pub(crate) use cut::MAX_CHUNKS;
 pub use plugins::Plugins;
 #[doc(hidden)]
 pub use search::expected_in_links;

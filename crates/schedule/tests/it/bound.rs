@@ -7,7 +7,7 @@ use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::bound::{lower, lower_of_messages};
 use allrail_schedule::chunk::stages;
 use allrail_schedule::evaluate::{Work, evaluate};
-use allrail_schedule::planner::model_of;
+use allrail_schedule::scheduled::model_of;
 use allrail_schedule::{ActiveChunks, Order, queue};
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use allrail_core::Time;
 use allrail_fabric::Fabric;
 use allrail_schedule::chunk::Composition;
 use allrail_schedule::evaluate::{Task, Work, evaluate};
-use allrail_schedule::planner::model_of;
+use allrail_schedule::scheduled::model_of;
 use allrail_schedule::{Order, Request, queue};
 
 fn reducing(dimensions: &[(u32, &str)], latency: &str) -> Fabric {

@@ -15,7 +15,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::evaluate::{Work, evaluate};
-use allrail_schedule::planner::model_of;
+use allrail_schedule::scheduled::model_of;
 use allrail_schedule::{ActiveChunks, Order, Request, queue};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};

@@ -8,7 +8,7 @@ use allrail_core::DimensionId;
 use allrail_schedule::Order;
 use allrail_schedule::chunk::{self, Parameters, Problem, expected_in_links};
 use allrail_schedule::evaluate::Work;
-use allrail_schedule::planner::model_of;
+use allrail_schedule::scheduled::model_of;
 use allrail_simulate::CollectiveScenario;
 use allrail_simulate::collectives::simulate;
 use allrail_simulate::scenario::WorldKind;

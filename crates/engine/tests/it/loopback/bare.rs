@@ -10,7 +10,7 @@ use allrail_engine::engine::{Action, Event, Home};
 use allrail_engine::{Broken, CollectiveId, Executor, Progress, SignatureHash, StageTask, Stages};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::operation::{Key, OperationName};
-use allrail_schedule::planner::model_of;
+use allrail_schedule::scheduled::model_of;
 
 use super::Job;
 use super::decider::{Decider, Share};
