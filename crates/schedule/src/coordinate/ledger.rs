@@ -9,7 +9,7 @@
 //!   split, a tensor above the threshold goes alone.
 //!
 //! A ledger is changed in place, and what is freed is used again: it is as large after a billion events as
-//! after a thousand. (Many ranks of one process share theirs: [`super::ledgers`].)
+//! after a thousand. (Many ranks of one process share theirs: `ledgers`.)
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! their lists.
 //!
 //! Cycles in which nothing happens are left out, and cycles of one shape are run without the calendar
-//! ([`super::between`]).
+//! (`between`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

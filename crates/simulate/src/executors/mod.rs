@@ -4,7 +4,7 @@
 //! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
 //! stages that these choose become transfers of the world, and what the world says of them is told to
 //! the executors. Nothing is decided here. Ports may be told free before their links have sent all
-//! ([`send_ahead`]).
+//! (`send_ahead`).
 //!
 //! At one time, everything that happens is taken in before any executor chooses
 //! ([`Executors::settle`]); where their queues are eager, they choose after every single event, in the
@@ -205,7 +205,7 @@ impl<W: World> Executors<W> {
         self.settings.infinite = true;
     }
 
-    /// Before anything runs: ports choose while links have as many bytes yet to send ([`send_ahead`]).
+    /// Before anything runs: ports choose while links have as many bytes yet to send (`send_ahead`).
     pub fn set_send_ahead(&mut self, bytes: Bytes) {
         self.ahead = (bytes > Bytes::default()).then(|| SendAhead::new(bytes, self.ports.len()));
     }

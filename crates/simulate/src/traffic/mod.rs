@@ -3,7 +3,7 @@
 //! - [`driver`]: connects a [`driver::Demand`], which says what may leave, to any world.
 //! - [`lists`], [`rounds`], [`pipelines`]: the demands: lists of messages with a window or a barrier,
 //!   messages with times, steps of a collective, segments that follow each other down trees.
-//! - [`run`]: chooses world and demand, and sums up. Shift phases with a barrier have a closed form in
+//! - `run`: chooses world and demand, and sums up. Shift phases with a barrier have a closed form in
 //!   `flows`: [`phases`].
 //!
 //! One plane is simulated: `size` is divided evenly over the planes, which are alike.

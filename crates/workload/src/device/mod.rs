@@ -1,6 +1,6 @@
 //! Compute time of a pass over a layer: its kernels, the roofline, or what was measured.
 //!
-//! - [`file`]: what is known of a device. [`presets`]: the devices that are known.
+//! - [`mod@file`]: what is known of a device. [`presets`]: the devices that are known.
 //!
 //! A device whose kernels are known, and no `efficiency`: the sum of its kernels (`kernels/`). A layer whose
 //! kernels are not, and every layer where one number is wanted:

@@ -3,7 +3,7 @@
 //! - [`spec`]: what a file says. [`layout`]: which degree of parallelism lies on which dimensions.
 //! - `pieces`: where the model is cut. `costs`: the times of its layers. `plan`: all that is decided before any
 //!   node, `planner` decides it.
-//! - [`batch`]: samples of the job, of a replica, of a microbatch.
+//! - `batch`: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches. [`slot`]: one of its passes.
 //! - [`outline`]: every kind of pass once.
 //! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.

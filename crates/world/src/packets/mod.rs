@@ -41,7 +41,7 @@
 //! headers and pulls.
 //! Ignored: allocation between flits, corrupted packets, separate networks for requests.
 //!
-//! The [`Calendar`] and the lists within arrays are the clever part; `tests/it/packets_oracle.rs` has
+//! The calendar and the lists within arrays are the clever part; `tests/it/packets_oracle.rs` has
 //! the plain one.
 
 mod calendar;

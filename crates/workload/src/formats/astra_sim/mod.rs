@@ -18,8 +18,8 @@
 //! - Bytes are what each NPU puts in: an all-gather's result is as many times as large. In SimAI's files
 //!   they are the result's (`MockNcclGroup::genAllGatherFlowModels` cuts them by the ranks).
 //!
-//! One file a family of loops: [`data`], [`model`] (MODEL, the HYBRID_ ones and inference),
-//! [`recompute`], [`dlrm`]; `file` is the content, [`groups`] says which dimensions, [`chain`] writes the nodes.
+//! One file a family of loops: `data`, `model` (MODEL, the HYBRID_ ones and inference),
+//! `recompute`, `dlrm`; `file` is the content, `groups` says which dimensions, `chain` writes the nodes.
 //!
 //! SimAI's pipeline: the layers are those of one stage, all microbatches one after the other. SimAI's
 //! simulators read `pp`, `vpp`, `ga` and `pp_comm` and run the layers as they are, with data-parallel groups

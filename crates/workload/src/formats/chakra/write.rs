@@ -57,10 +57,10 @@ pub fn write(
     write_watched(graph, sizes, named, whose, &mut |_, _| ControlFlow::Continue(()))
 }
 
-/// [`write`], which tells how far it is.
+/// [`write()`], which tells how far it is.
 ///
 /// # Errors
-/// As [`write`]; it was interrupted.
+/// As [`write()`]; it was interrupted.
 pub fn write_watched(
     graph: &StepGraph,
     sizes: &[u32],

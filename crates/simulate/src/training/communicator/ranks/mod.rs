@@ -1,7 +1,7 @@
 //! The communication of a step in worlds of messages: `links`, `flows` and `packets`.
 //!
 //! Players are ranks, each with an executor. A collective among a process group's ranks is the chunks of a
-//! plan on the dimensions of its group, or on a graph the messages of one algorithm ([`lowering`]).
+//! plan on the dimensions of its group, or on a graph the messages of one algorithm (`lowering`).
 //! All that is in flight shares the world, and so its links. A message of the job is one message of the
 //! world; in `links` one on each dimension on which its ranks differ, one after the other. On
 //! dimensions a message waits in the queue of its port as stages do.
