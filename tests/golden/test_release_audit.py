@@ -190,7 +190,7 @@ def test_a_release_is_not_green_unless_it_is_audited(release, databases, monkeyp
 
     def verdict(*advisories):
         [(verdict, line)] = check.lines(
-            check.Release(built, Path(), advisories), [check.locks_are_audited]
+            check.Release(built, built, Path(), advisories), [check.locks_are_audited]
         )
         return verdict, line
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+from allrail.base.units import show_count
+
 Row = TypeVar("Row")
 
 
@@ -66,7 +68,7 @@ class Timeline(Sequence[Row]):
         return hash(self._rows())
 
     def __repr__(self) -> str:
-        return f"<Timeline of {len(self):,} rows>"
+        return f"<Timeline of {show_count(len(self), 'row')}>"
 
     def _rows(self) -> tuple[Row, ...]:
         if self._made is None:

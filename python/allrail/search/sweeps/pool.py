@@ -12,20 +12,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.connection import wait
 
 from allrail.base import leftovers
 from allrail.scenario import Scenario
-from allrail.search.sweeps.tasks import Piece, Tasks, UnderWay, carry_out
-from allrail.simulation.plugins import load_text, loaded
+from allrail.search.sweeps.tasks import Piece, Tasks, UnderWay
+from allrail.simulation.plugins import loaded
 
-TOLD_S = 0.3
-"""Between two times that a worker says how far it is."""
 AHEAD = 2
 """Pieces that a worker has, so that it need not wait for the next."""
 
@@ -41,8 +37,8 @@ class _Worker:
     def __init__(self, base: Scenario) -> None:
         self.pipe, theirs = Pipe()
         path = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(  # noqa: S603, it is this file
-            [sys.executable, "-m", "allrail.search.sweeps.pool", str(theirs.fileno())],
+        self._process = subprocess.Popen(  # noqa: S603, it is our own
+            [sys.executable, "-m", "allrail.search.sweeps.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
@@ -133,32 +129,3 @@ def _lost(worker: _Worker, tasks: Tasks) -> Iterator[tuple[str, ...]]:
     yield tasks.lost(first, why)
     for piece in others:
         tasks.give_back(piece)
-
-
-def _now_and_then(send: Callable[[float], None]) -> Callable[[float], None]:
-    """Pass on a number, `TOLD_S` after the last one at the earliest."""
-    last = time.monotonic()
-
-    def told(done: float) -> None:
-        nonlocal last
-        if time.monotonic() - last > TOLD_S:
-            last = time.monotonic()
-            send(done)
-
-    return told
-
-
-def _work(pipe: Connection[Any, Any]) -> None:
-    """Be a worker."""
-    try:
-        base, plugins = pipe.recv()
-        for source, text in plugins.items():
-            load_text(source, text)
-        while True:
-            pipe.send(carry_out(base, pipe.recv(), _now_and_then(pipe.send)))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # nobody waits for more
-
-
-if __name__ == "__main__":
-    _work(Connection(int(sys.argv[1])))
