@@ -56,3 +56,11 @@ def test_a_result_that_was_written_reads_as_it_was(result):
 
 def test_a_timeline_that_was_not_asked_for_is_none():
     assert allrail.simulate(COLLECTIVE).timeline is None
+
+
+def test_it_is_a_table_of_its_result(result):
+    frame = result.to_polars("timeline")
+    assert frame.height == len(result.timeline)
+    for name in ("start_us", "end_us"):
+        assert frame[name].to_list() == [getattr(one, name) for one in result.timeline]
+    assert f"timeline ({len(result.timeline)})" in result._repr_html_()

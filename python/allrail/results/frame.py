@@ -7,11 +7,12 @@ dimensions, links, actors) is a table of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError, did_you_mean
 from allrail.results.record import _names, _Record
+from allrail.results.timeline import Timeline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +58,7 @@ def flat(record: _Record, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-def lists(result: _Record) -> Iterator[tuple[str, tuple[_Record, ...]]]:
+def lists(result: _Record) -> Iterator[tuple[str, Sequence[_Record]]]:
     """Yield what a result has many of, by name; what is empty is left out.
 
     Args:
@@ -65,5 +66,5 @@ def lists(result: _Record) -> Iterator[tuple[str, tuple[_Record, ...]]]:
     """
     for name in _names(type(result)):
         value = getattr(result, name)
-        if isinstance(value, tuple) and value and isinstance(value[0], _Record):
+        if isinstance(value, (tuple, Timeline)) and value and isinstance(value[0], _Record):
             yield name, value
