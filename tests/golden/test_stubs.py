@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 import allrail
 from allrail import _core
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_stubs_match_the_core(tmp_path):
@@ -55,3 +58,13 @@ def test_importing_costs_nothing():
 
 def test_versions_agree():
     assert allrail.__version__ == _core.version()
+
+
+def test_a_build_without_the_runtime_knows_its_names():
+    source = ROOT / "crates" / "python" / "src"
+    names = re.findall(r'^    "(\w+)",$', (source / "without_runtime.rs").read_text(), re.MULTILINE)
+    registers = "".join(
+        (source / f"{name}.rs").read_text() for name in ("runtime", "job", "memory")
+    )
+    added = re.findall(r"add_class::<(\w+)>|wrap_pyfunction!\((\w+),|\.add\(\"(\w+)\"", registers)
+    assert names == sorted(filter(None, (name for found in added for name in found)))

@@ -15,12 +15,11 @@ mod plugin;
 mod registry;
 #[cfg(feature = "runtime")]
 mod runtime;
-#[cfg(not(feature = "runtime"))]
-#[path = "without_runtime.rs"]
-mod runtime;
 mod tensor_plugin;
 mod traffic;
 mod training;
+#[cfg(not(feature = "runtime"))]
+mod without_runtime;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -517,8 +516,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     {
         job::register(module)?;
         memory::register(module)?;
+        runtime::register(module)?;
     }
-    runtime::register(module)?;
+    #[cfg(not(feature = "runtime"))]
+    without_runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
     foreign::register(module)?;
