@@ -141,6 +141,15 @@ Names = str | Iterable[str]
 """One name, or several."""
 
 
+def several(names: Names) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple.
+
+    Args:
+        names: Names.
+    """
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def is_usable_path(value: object) -> bool:
     """Return whether a value is a path that a file may have.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allrail import _core
-from allrail.base.arguments import FILES, Names, PathLike, check, checked
+from allrail.base.arguments import FILES, Names, PathLike, check, checked, several
 from allrail.base.errors import AllrailWarning, InputError, did_you_mean
 from allrail.base.files import write_text, write_yaml
 from allrail.base.installed import install
@@ -143,13 +143,13 @@ def network(
     Example:
         `allrail.calibrate.network("all_reduce.txt", out="measured.yaml").fabric`
     """
-    several = [files] if isinstance(files, (str, os.PathLike)) else files
-    check("files", several, kind=FILES)
+    named = [files] if isinstance(files, (str, os.PathLike)) else files
+    check("files", named, kind=FILES)
     for name, count, least in (("ranks", ranks, 2), ("table", table, 1)):
         if count is not None and count < least:
             raise InputError(f"it is below {least}", field=name, value=str(count))
-    paths = [Path(file) for file in several]
-    algorithms = (algorithm,) if isinstance(algorithm, str) else tuple(algorithm)
+    paths = [Path(file) for file in named]
+    algorithms = several(algorithm)
     asked: dict[str, Any] = {"collective": collective, "ranks": ranks}
     asked |= {"number": table, "dtype": type}
     if algorithms:

@@ -13,7 +13,7 @@ from allrail.base.arguments import KINDS, PathLike, check, checked
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
-from allrail.formats.astra_sim.asked import refuse
+from allrail.formats.astra_sim.asked import given_of, refuse
 from allrail.measure.beside_astra_sim import beside_astra_sim
 from allrail.measure.calibrate.nccl.beside import Nccl, is_nvlink, nccl_of
 from allrail.results.answer import MAX_SLICES
@@ -269,11 +269,16 @@ def compare(
         if values not in ((), None):
             check(name, values, kind=_VALUES)
     short = {name: [*cast("Any", values)] for name, values in axes.items() if values}
-    files = {"network": network, "system": system, "workload": workload}
-    files |= {"comm_group": comm_group, "remote_memory": remote_memory}
-    foreign: dict[str, Any] = {name: Path(one) for name, one in files.items() if one is not None}
-    scales = {"comm_scale": comm_scale, "compute_scale": compute_scale, "num_passes": num_passes}
-    foreign |= {name: one for name, one in scales.items() if one is not None}
+    foreign = given_of(
+        network=network,
+        system=system,
+        workload=workload,
+        comm_group=comm_group,
+        remote_memory=remote_memory,
+        comm_scale=comm_scale,
+        compute_scale=compute_scale,
+        num_passes=num_passes,
+    )
     bases = [scenario] if _is_one(scenario) else list(cast("Sequence[ScenarioLike]", scenario))
     if astra_sim:
         _refuse_axes(short, each=each, sets=sets, timeline=timeline)

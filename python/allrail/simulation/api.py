@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from allrail import _core
-from allrail.base.arguments import Names, PathLike, checked
+from allrail.base.arguments import Names, PathLike, checked, several
 from allrail.base.errors import AllrailWarning, InputError, show
 from allrail.base.progress import Progress
 from allrail.formats.astra_sim import AstraCase, columns
 from allrail.formats.astra_sim import write_scenario as write_case
-from allrail.formats.astra_sim.asked import read_asked, refuse
+from allrail.formats.astra_sim.asked import given_of, read_asked, refuse
 from allrail.results.answer import MAX_SLICES
 from allrail.results.plans import Plan, plan_for
 from allrail.results.result import Result
@@ -97,11 +97,16 @@ def simulate(
     Example:
         `allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"}).time_us`
     """
-    files = {"network": network, "system": system, "workload": workload}
-    files |= {"comm_group": comm_group, "remote_memory": remote_memory}
-    given: dict[str, Any] = {name: Path(one) for name, one in files.items() if one is not None}
-    scales = {"comm_scale": comm_scale, "compute_scale": compute_scale, "num_passes": num_passes}
-    given |= {name: one for name, one in scales.items() if one is not None}
+    given = given_of(
+        network=network,
+        system=system,
+        workload=workload,
+        comm_group=comm_group,
+        remote_memory=remote_memory,
+        comm_scale=comm_scale,
+        compute_scale=compute_scale,
+        num_passes=num_passes,
+    )
     case = None
     if astra_sim:
         case = _case(given, scenario, world)
@@ -113,7 +118,7 @@ def simulate(
         loaded = _loaded(scenario, sets, world)
     if plan is not None and kind_of(loaded) != "collective":
         raise _needless_plan(loaded, plan)
-    names = (what_if,) if isinstance(what_if, str) else tuple(what_if)
+    names = several(what_if)
     if names and kind_of(loaded) != "workload":
         raise InputError(
             "only a `workload` has what-ifs",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from allrail.base.arguments import FILES, Names, PathLike, check, checked
+from allrail.base.arguments import FILES, Names, PathLike, check, checked, several
 from allrail.base.errors import AllrailWarning
 from allrail.formats.imported import Imported
 from allrail.formats.traces import import_trace
@@ -52,17 +52,17 @@ def import_(
     Example:
         `allrail.simulate(allrail.import_("rank0.json.gz", out="out").scenario)`
     """
-    several = [files] if isinstance(files, (str, os.PathLike)) else files
-    check("files", several, kind=FILES)
+    paths = [files] if isinstance(files, (str, os.PathLike)) else files
+    check("files", paths, kind=FILES)
     done = import_trace(
-        [Path(file) for file in several],
+        [Path(file) for file in paths],
         folder=Path(out),
         name=name,
         step=step,
         groups=None if groups is None else Path(groups),
         npus=npus,
         at=at,
-        grow=(grow,) if isinstance(grow, str) else tuple(grow),
+        grow=several(grow),
         notes_of=_notes_of,
     )
     for text in done.warnings:

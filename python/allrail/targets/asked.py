@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from allrail.base.arguments import Names, PathLike, checked
+from allrail.base.arguments import Names, PathLike, checked, several
 from allrail.base.progress import Progress
 from allrail.results.table import ToldTable
 from allrail.scenario import ScenarioLike
@@ -67,8 +67,7 @@ def apply(
     Example:
         `allrail.apply("scenario.yaml", out="job", for_="megatron")["megatron"]["files"]`
     """
-    targets = (for_,) if isinstance(for_, str) else tuple(for_)
-    written = apply_to(scenario, Path(out), targets=targets, sets=sets, progress=progress)
+    written = apply_to(scenario, Path(out), targets=several(for_), sets=sets, progress=progress)
     applied = Applied(
         {
             one.target: {

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from allrail.base.arguments import Names, PathLike, checked
+from allrail.base.arguments import Names, PathLike, checked, several
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.files import write_yaml
 from allrail.base.progress import Progress
@@ -123,13 +123,12 @@ def plan(
     Example:
         `allrail.plan(model="llama3_8b", fabric="dgx-h100", npus=64).to_polars()`
     """
-    fixed = (fix,) if isinstance(fix, str) else tuple(fix)
     asked = Asked(
         top,
         exhaustive,
         schedules,
         for_,
-        fixed,
+        several(fix),
         headroom,
         None if score is None else Path(score),
         budget,

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from allrail.base.arguments import PathLike
 from allrail.base.errors import InputError, did_you_mean
 from allrail.formats.astra_sim.case import AstraCase, read_case
 from allrail.scenario.fields import names
 from allrail.scenario.model import GRAPH_WORLDS
+
+
+def given_of(**options: PathLike | float | None) -> dict[str, Any]:
+    """Return those options that were given, files as paths.
+
+    Args:
+        options: Files and numbers; None where one was not given.
+    """
+    return {
+        name: value if isinstance(value, (int, float)) else Path(value)
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 def read_asked(options: dict[str, Any], world: str | None, *, verb: str) -> AstraCase:

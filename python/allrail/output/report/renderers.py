@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError
-from allrail.base.files import write_text
+from allrail.base.files import write_bytes, write_text
 from allrail.output import notebook, plots, shown
 from allrail.output.report import answer as folders
 from allrail.results.table import Table
@@ -109,7 +109,6 @@ def write_columns(folder: Path, rows: list[dict[str, str]]) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    from allrail.base.files import write_bytes
     from allrail.formats.astra_sim import columns_csv
     from allrail.output.write import OUTPUT
 
@@ -189,7 +188,6 @@ def _verdict(answer: Any, folder: Path) -> None:
 
 
 def _recorded(answer: Any, folder: Path) -> None:
-    from allrail.base.files import write_bytes
     from allrail.output.record_trace import trace_gzip
 
     file = folder / answer.trace.name
