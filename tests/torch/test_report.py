@@ -104,9 +104,10 @@ def test_times_bytes_and_a_prediction(on_ranks):
         for name, (seen, slept) in times.items():
             more = [one - other for one, other in zip(seen, slept[2:], strict=True)]
             assert 0 <= min(more) <= 20e6, (name, times)
-        # All-reduces of 1.6 MB over two ranks: each sends as much. Of the last step less is seen.
+        # All-reduces of 1.6 MB over two ranks: each sends as much. On a busy machine they end late:
+        # up to those of one step fall into the next, at either end of what is looked at.
         [use] = report["dimensions"]
-        assert 1.3e6 <= use["bytes_per_step"] <= 1.7e6
+        assert use["bytes_per_step"] == pytest.approx(1.6e6, abs=1.6e6 / report["steps"] + 1)
         assert 0 < use["busy"] <= 1
         # The simulator has the job's own layers, and says so of a fabric that nobody measured.
         layers = tree["workload"]["model"]["layers"]
