@@ -39,6 +39,15 @@ STUDY = {
     },
 }
 
+HELD_UP = """
+import time
+from allrail.cli.main import main
+from allrail.cli.progress import Progress
+Progress.__call__ = lambda self, done, total: time.sleep(10**6) if done >= 20 else None
+main()
+"""
+"""A command that goes no further once 20 points are written, however fast the machine is."""
+
 
 def study(axes, **more):
     return {"schema_version": 1, "scenario": BASE, "axes": axes, **more}
@@ -214,7 +223,7 @@ class TestGoingOn:
     def test_after_a_signal(self, tmp_path, sent):
         one = study({"schedule.chunks": [1, 2, 4], "seed": {"from": 0, "to": 199, "count": 200}})
         (tmp_path / "study.json").write_text(json.dumps(one))
-        command = [sys.executable, "-m", "allrail", "sweep", "study.json", "--workers", "1"]
+        command = [sys.executable, "-c", HELD_UP, "sweep", "study.json", "--workers", "1"]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         begun = subprocess.Popen(
             command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

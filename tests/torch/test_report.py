@@ -74,7 +74,9 @@ def trained(
 
 def test_times_bytes_and_a_prediction(on_ranks):
     def body(rank):
+        begun = time.monotonic_ns()
         model, _ = trained()
+        whole = time.monotonic_ns() - begun
         report = art.report(model)
         record = art._of(model)[0].observed.record()
         steps = steps_of(record)
@@ -91,19 +93,22 @@ def test_times_bytes_and_a_prediction(on_ranks):
             },
         }
         art.release(model)
-        return report.to_json(), str(report), times, scenario(record, steps)
+        computed = sum(step.computed for step in steps)
+        return report.to_json(), str(report), times, computed, whole, scenario(record, steps)
 
-    for rank, (report, text, times, tree) in enumerate(on_ranks(body)):
+    for rank, (report, text, times, computed, whole, tree) in enumerate(on_ranks(body)):
         json.dumps(report)
         assert (report["rank"], report["ranks"], report["steps"]) == (rank, 2, STEPS - 2)
         # 30 ms are slept in a step; how much longer it takes depends on the machine.
-        assert 30 <= report["step_ms"] <= 3000
+        assert 30 <= report["step_ms"] <= whole / 1e6
         assert report["interval_ms"][0] <= report["step_ms"] <= report["interval_ms"][1]
         assert 0 <= report["exposed_ms"] <= report["step_ms"] - 30
-        # What each part has slept, and little more in the best of the steps; two are not looked at.
+        # Each part takes what it has slept, and all of them together no more than there was: none
+        # is charged with another's. Of two steps, which set things up, nothing is said.
         for name, (seen, slept) in times.items():
             more = [one - other for one, other in zip(seen, slept[2:], strict=True)]
-            assert 0 <= min(more) <= 20e6, (name, times)
+            assert min(more) >= 0, (name, times)
+        assert sum(sum(seen) for seen, _ in times.values()) <= computed <= whole
         # All-reduces of 1.6 MB over two ranks: each sends as much. On a busy machine they end late:
         # up to those of one step fall into the next, at either end of what is looked at.
         [use] = report["dimensions"]
