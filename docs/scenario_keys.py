@@ -1,4 +1,4 @@
-"""Write `keys.py` and `choices.py` of `python/allrail/scenario` again, from the Rust core.
+"""Write `keys/` and `choices.py` of `python/allrail/scenario` again, from the Rust core.
 
 Names, types, defaults, ranges and descriptions are the core's alone (`_core.scenario_keys`). What
 is here is which of them are parts of the tree in Python, and which keys people write otherwise than
@@ -17,26 +17,18 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "python" / "allrail" / "scenario"
 
-PARTS = {
-    "Dimension": "Dimension",
-    "Fabric": "Fabric",
-    "Collective": "Collective",
-    "GroupSchedule": "GroupSchedule",
-    "Schedule": "Schedule",
-    "Parallelism": "Parallelism",
-    "Compute": "Compute",
-    "Straggler": "Straggler",
-    "Jitter": "Jitter",
-    "SlowLinks": "SlowLinks",
-    "SparseGradient": "SparseGradient",
-    "CompressionSpec": "Compression",
-    "Target": "Target",
-    "Workload": "Workload",
-    "Algorithms": "Algorithms",
-    "MessageSettings": "Messages",
-    "Traffic": "Traffic",
+FILES = {
+    "fabric": ("Dimension", "Fabric"),
+    "schedule": ("Collective", "GroupSchedule", "Schedule"),
+    "parallelism": ("Parallelism",),
+    "compute": ("Compute", "Straggler", "Jitter", "SlowLinks"),
+    "workload": ("SparseGradient", "CompressionSpec", "Target", "Workload"),
+    "traffic": ("Algorithms", "MessageSettings", "Traffic"),
 }
-"""Type of the core to class here, each after those that it is made of."""
+"""Types of the core by the file that has their classes, each after those that it is made of."""
+RENAMED = {"CompressionSpec": "Compression", "MessageSettings": "Messages"}
+PARTS = {name: RENAMED.get(name, name) for names in FILES.values() for name in names}
+"""Type of the core to class here."""
 
 BASES = {"Fabric": "Described"}
 
@@ -70,7 +62,7 @@ OTHERWISE = {
 DEPENDS = {("Schedule", "order"): "order_of(data.get('policy', ''))"}
 """Defaults that another key decides, as the core's tables say."""
 
-HEADER = '''"""The parts of a scenario: what each may say, its default and range.
+HEADER = '''"""{title} of a scenario: what it may say, its defaults and ranges.
 
 Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
 """
@@ -81,37 +73,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from allrail.scenario.algorithms import (
-    ByOperation,
-    FastestBySize,
-    OneByOperation,
-    PerDimension,
-)
-from allrail.scenario.fields import (
-    U64_MAX,
-    Amount,
-    Count,
-    CountOrWord,
-    Flag,
-    Number,
-    OneOf,
-    Quantity,
-    Rate,
-    Text,
-)
+from allrail.scenario.algorithms import ByOperation, FastestBySize, OneByOperation, PerDimension
+from allrail.scenario.fields import U64_MAX, Amount, Count, CountOrWord, Flag, Number, OneOf
+from allrail.scenario.fields import Quantity, Rate, Text
+from allrail.scenario.keys.compute import Compute, Jitter, SlowLinks, Straggler
+from allrail.scenario.keys.parallelism import Parallelism
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.programs import Programs
-from allrail.scenario.sugar import (
-    ByGroup,
-    Device,
-    Mapped,
-    Message,
-    Model,
-    Phases,
-    Rows,
-)
+from allrail.scenario.sugar import ByGroup, Device, Mapped, Message, Model, Phases, Rows
 '''
+"""With every import that a file may need; those that it does not are taken out."""
 
 CHOICES = '''"""What some keys choose from, where people write it otherwise than the core reads it.
 
@@ -131,9 +103,12 @@ class Writer:
     def __init__(self, definitions: dict[str, Any]) -> None:
         self.definitions = definitions
 
-    def keys(self) -> str:
-        """Return `keys.py`."""
-        return self.formatted(HEADER + "".join(self.part(name) for name in PARTS))
+    def keys(self, file: str) -> str:
+        """Return a file of `keys/`."""
+        own = f"from allrail.scenario.keys.{file} "
+        lines = HEADER.format(title=file.capitalize()).splitlines(keepends=True)
+        header = "".join(line for line in lines if not line.startswith(own))
+        return self.formatted(header + "".join(self.part(name) for name in FILES[file]))
 
     def choices(self) -> str:
         """Return `choices.py`."""
@@ -155,14 +130,15 @@ class Writer:
     def formatted(text: str) -> str:
         """Return source as ruff writes it."""
         ruff = Path(sys.executable).with_name("ruff")
-        formatted = subprocess.run(  # noqa: S603, our own text
-            [ruff, "format", "--stdin-filename", FOLDER / "keys.py", "-"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return formatted.stdout
+        for tool in (["check", "--quiet", "--fix", "--select=F401,I"], ["format"]):
+            text = subprocess.run(  # noqa: S603, our own text
+                [ruff, *tool, "--stdin-filename", FOLDER / "keys.py", "-"],
+                input=text,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        return text
 
     def part(self, name: str) -> str:
         """Return the class of one of the core's types."""
@@ -289,7 +265,8 @@ def files() -> dict[Path, str]:
     from allrail import _core
 
     writer = Writer(json.loads(_core.scenario_keys()))
-    return {FOLDER / "keys.py": writer.keys(), FOLDER / "choices.py": writer.choices()}
+    parts = {FOLDER / "keys" / f"{file}.py": writer.keys(file) for file in FILES}
+    return {**parts, FOLDER / "choices.py": writer.choices()}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import pytest
 
 import allrail
-from allrail.scenario import keys
+from allrail.scenario.keys.traffic import Traffic
 from allrail_reproduce.hammingmesh import trees
 from allrail_reproduce.hammingmesh.trees import NETWORKS, Case, Trees, cases_of, cost
 
@@ -51,7 +51,7 @@ def test_prices_are_the_papers_and_go_with_what_is_bought():
 
 def test_every_case_is_a_scenario():
     for case in (case for one in NETWORKS for case in cases_of(one)):
-        assert keys.Traffic.model_validate(case.scenario["traffic"])
+        assert Traffic.model_validate(case.scenario["traffic"])
         assert case.scenario["world"] in ("flows", "packets")
         assert case.weight <= 60
     assert len({json.dumps(case.scenario) for one in NETWORKS for case in cases_of(one)}) == sum(

@@ -10,7 +10,7 @@ import pytest
 
 import allrail
 from allrail import _core
-from allrail.scenario import keys
+from allrail.scenario.keys import fabric, traffic, workload
 from allrail.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -89,9 +89,9 @@ def test_traffic_takes_the_same_defaults_on_both_sides():
 def test_no_part_is_written_by_hand():
     """A field beside the generated ones is one that the core never sees."""
     fields = {
-        "fabric": (allrail.Fabric, keys.Fabric, {"error", "library"}),
-        "workload": (allrail.Workload, keys.Workload, set()),
-        "traffic": (allrail.Traffic, keys.Traffic, {"file"}),
+        "fabric": (allrail.Fabric, fabric.Fabric, {"error", "library"}),
+        "workload": (allrail.Workload, workload.Workload, set()),
+        "traffic": (allrail.Traffic, traffic.Traffic, {"file"}),
     }
     for ours, generated, more in fields.values():
         assert set(ours.model_fields) - set(generated.model_fields) == more

@@ -6,7 +6,8 @@ named fabrics, `places` remembers where each value stood so that an error can sa
 
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.graph import GraphFabric
-from allrail.scenario.keys import Collective, Dimension, Schedule
+from allrail.scenario.keys.fabric import Dimension
+from allrail.scenario.keys.schedule import Collective, Schedule
 from allrail.scenario.load import ScenarioLike, load_scenario
 from allrail.scenario.model import Scenario
 from allrail.scenario.presets import load_any_fabric, load_fabric, preset_names

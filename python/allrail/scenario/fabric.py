@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from allrail.scenario import keys
 from allrail.scenario.fields import Number, Quantity, QuantityKind, parse_quantity
+from allrail.scenario.keys import fabric as keys
 from allrail.scenario.node import Node
 
 

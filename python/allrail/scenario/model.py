@@ -30,7 +30,8 @@ from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.job import NAMES, check_one
-from allrail.scenario.keys import Collective, Messages, Schedule
+from allrail.scenario.keys.schedule import Collective, Schedule
+from allrail.scenario.keys.traffic import Messages
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places
 from allrail.scenario.programs import with_programs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from allrail.scenario import keys
+from allrail.scenario.keys import traffic as keys
 
 
 class Traffic(keys.Traffic):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from allrail.scenario import keys
 from allrail.scenario.choices import FORMS
+from allrail.scenario.keys import workload as keys
 
 
 class Workload(keys.Workload):

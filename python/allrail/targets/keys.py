@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from allrail.scenario.fields import table
-from allrail.scenario.keys import GroupSchedule, Schedule
+from allrail.scenario.keys.schedule import GroupSchedule, Schedule
 from allrail.scenario.policies import order_of
 from allrail.search.layouts.tools import TOOLS
 from allrail.targets.decision import Decision, Inapplicable

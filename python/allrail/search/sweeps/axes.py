@@ -22,7 +22,7 @@ from allrail.base.units import plain_number
 from allrail.scenario import GraphFabric, Scenario
 from allrail.scenario.fields import Count, OneOf, QuantityKind, parse_quantity
 from allrail.scenario.former import hint_for_key, models_in
-from allrail.scenario.keys import Parallelism
+from allrail.scenario.keys.parallelism import Parallelism
 from allrail.scenario.models import load_model, model_names
 from allrail.scenario.node import Node
 from allrail.scenario.places import Place, parse_path
