@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allrail.output.report.document import Page, Picture, Section, Table, Words, render
+from allrail.output.report.document import Page, Picture, Section, Table, Words
+from allrail.output.report.rendering import render
 
 if TYPE_CHECKING:
     from allrail_reproduce.rows import Reproduction

@@ -15,8 +15,9 @@ import pytest
 
 from allrail.base.errors import InputError
 from allrail.output.report.answer import write
-from allrail.output.report.document import MOST_BYTES, Chart, Page, Section, Table, render
+from allrail.output.report.document import MOST_BYTES, Chart, Page, Section, Table
 from allrail.output.report.front import front_section, pareto_front
+from allrail.output.report.rendering import render
 from allrail.output.report.saved import saved_page
 from allrail.output.report.timeline import MOST_SPANS, Bar, Row, thinned, timeline
 

@@ -11,8 +11,9 @@ import shutil
 
 import pytest
 
-from allrail.output.report.document import Cell, Page, Section, Table, render
+from allrail.output.report.document import Cell, Page, Section, Table
 from allrail.output.report.front import pareto_front
+from allrail.output.report.rendering import render
 from allrail.output.report.timeline import Bar, Row, timeline
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

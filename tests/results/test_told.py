@@ -16,7 +16,7 @@ from allrail.output.report.training_page import page
 from allrail.output.training import describe
 from allrail.output.write import input_tree
 from allrail.results.compared import SAME, equally_fast, leaders
-from allrail.results.training_result import Memory
+from allrail.results.training_parts import Memory
 
 STEP = {
     "schema_version": 1,

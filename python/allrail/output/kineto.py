@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from allrail.output.lanes import assign_lanes
-from allrail.results.training_result import ActorResult, Slice, TrainingResult
+from allrail.results.training_parts import ActorResult, Slice
+from allrail.results.training_result import TrainingResult
 
 COMPUTE_STREAM = 7
 """PyTorch's usual one."""

@@ -23,12 +23,12 @@ from allrail.base.units import show_binary, show_count
 from allrail.results.accuracy import Bar, quantile
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import parse_quantity
-from allrail.scenario.keys import Collective
+from allrail.scenario.keys.schedule import Collective
 from allrail.scenario.presets import load_any_fabric, preset_names
 
 if TYPE_CHECKING:
     from allrail.scenario import Fabric, Scenario
-    from allrail.scenario.keys import Collective
+    from allrail.scenario.keys.schedule import Collective
 
 TABLE = Path(__file__).with_name("network_accuracy.csv")
 NEAR = 4

@@ -14,7 +14,7 @@ from typing import Any
 from allrail import _core
 from allrail.base.errors import InputError
 from allrail.results.result import Result
-from allrail.results.training_result import Memory
+from allrail.results.training_parts import Memory
 from allrail.scenario import load_scenario
 from allrail.simulation.api import simulate
 from allrail.simulation.kinds import needs

@@ -19,7 +19,7 @@ from typing import Any
 
 from allrail.base.errors import InputError
 from allrail.measure.calibrate.predict import OPERATIONS, predict_us, tree_of
-from allrail.results.training_result import Slice
+from allrail.results.training_parts import Slice
 from allrail.scenario import Fabric, Scenario
 from allrail.search.layouts.mapping import parts_of
 from allrail.simulation.api import simulate

@@ -20,7 +20,8 @@ from allrail.output.report import (
     tuning_page,
     verdict_page,
 )
-from allrail.output.report.document import Page, render
+from allrail.output.report.document import Page
+from allrail.output.report.rendering import render
 
 Told = Mapping[str, Any]
 

@@ -17,7 +17,6 @@ from allrail.output.report.document import (
     badges,
     bandwidth,
     microseconds,
-    render,
     sentence,
     share,
     trust_words,
@@ -25,6 +24,7 @@ from allrail.output.report.document import (
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
+from allrail.output.report.rendering import render
 from allrail.output.report.timeline import Bar, Row, left_out, timeline
 from allrail.output.trace import SHORT
 from allrail.results.compared import alike, equally_fast, fastest, leaders, speedup

@@ -15,9 +15,9 @@ from allrail.output.report.document import (
     Picture,
     Section,
     Table,
-    render,
     share,
 )
+from allrail.output.report.rendering import render
 from allrail.output.report.style import GRID, HUES
 from allrail.output.report.timeline import Bar, Row, timeline
 from allrail.simulation.placed import placed_jobs

@@ -16,13 +16,13 @@ from allrail.output.report.document import (
     Section,
     Table,
     badges,
-    render,
     sentence,
     trust_words,
     world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section
+from allrail.output.report.rendering import render
 from allrail.output.report.sweep import more_is_better, rates, with_unit
 from allrail.output.write import input_tree
 from allrail.results.compared import SAME

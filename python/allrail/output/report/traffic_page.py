@@ -15,7 +15,6 @@ from allrail.output.report.document import (
     Table,
     badges,
     microseconds,
-    render,
     sentence,
     share,
     trust_words,
@@ -23,6 +22,7 @@ from allrail.output.report.document import (
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
+from allrail.output.report.rendering import render
 from allrail.results.compared import alike, equally_fast, fastest, leaders, speedup
 from allrail.results.network_accuracy import TRAFFIC
 from allrail.results.traffic_result import TrafficResult

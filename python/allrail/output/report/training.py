@@ -23,7 +23,8 @@ from allrail.output.report.style import (
     style,
 )
 from allrail.results.compared import speedup
-from allrail.results.training_result import PURPOSES, Slice, TrainingResult
+from allrail.results.training_parts import PURPOSES, Slice
+from allrail.results.training_result import TrainingResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,18 +22,19 @@ from allrail.output.report.document import (
     Section,
     Table,
     badges,
-    render,
     sentence,
     trust_words,
     world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
+from allrail.output.report.rendering import render
 from allrail.output.report.timeline import Bar, Row, left_out, timeline
 from allrail.output.report.training import BY_PURPOSE, PASSES, shade
 from allrail.results.accuracy import lines
 from allrail.results.compared import alike, equally_fast, fastest, leaders, speedup
-from allrail.results.training_result import ActorResult, Slice, TrainingResult
+from allrail.results.training_parts import ActorResult, Slice
+from allrail.results.training_result import TrainingResult
 
 TITLES = {
     "step": "What every actor does, and when",

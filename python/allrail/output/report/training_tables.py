@@ -8,7 +8,8 @@ from typing import Any
 from allrail.base.units import show_bandwidth, show_duration, show_number, show_size
 from allrail.output.report.document import Cell, Cells, Table, bandwidth, microseconds, share
 from allrail.results.compared import speedup
-from allrail.results.training_result import Memory, TrainingResult
+from allrail.results.training_parts import Memory
+from allrail.results.training_result import TrainingResult
 
 MOST_ROWS = 40
 WhatIfs = Sequence[Mapping[str, Any]]
