@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ from allrail.base.errors import AllrailWarning, InputError, show
 from allrail.base.progress import Progress
 from allrail.formats.astra_sim import AstraCase, columns
 from allrail.formats.astra_sim import write_scenario as write_case
+from allrail.formats.astra_sim.asked import OPTIONS as ASTRA_OPTIONS
 from allrail.formats.astra_sim.asked import given_of, read_asked, refuse
 from allrail.results.answer import MAX_SLICES
 from allrail.results.plans import Plan, plan_for
@@ -97,42 +98,18 @@ def simulate(
     Example:
         `allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"}).time_us`
     """
-    given = given_of(
-        network=network,
-        system=system,
-        workload=workload,
-        comm_group=comm_group,
-        remote_memory=remote_memory,
-        comm_scale=comm_scale,
-        compute_scale=compute_scale,
-        num_passes=num_passes,
-    )
-    case = None
-    if astra_sim:
-        case = _case(given, scenario, world)
-        loaded = load_scenario(case.scenario, sets=sets)
+    given = locals()
+    files = given_of(**{name: given[name] for name in ASTRA_OPTIONS})
+    case = _case(files, scenario, world) if astra_sim else None
+    if case is None:
+        refuse(files | given_of(write_scenario=write_scenario), verb="allrail simulate")
     else:
-        if write_scenario is not None:
-            given["write_scenario"] = write_scenario
-        refuse(given, verb="allrail simulate")
-        loaded = _loaded(scenario, sets, world)
-    if plan is not None and kind_of(loaded) != "collective":
-        raise _needless_plan(loaded, plan)
-    names = several(what_if)
-    if names and kind_of(loaded) != "workload":
-        raise InputError(
-            "only a `workload` has what-ifs",
-            hint="leave it out, or simulate a `workload`",
-            source="--what-if",
-            value=names[0],
-        )
-    result = simulate_one(
-        loaded,
-        plan=Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan,
-        timeline=timeline or (MAX_SLICES if out is not None else False),
-        cache=cache,
-        progress=progress,
-    )
+        scenario, world = case.scenario, None
+    loaded = _loaded(scenario, sets, world)
+    names = _what_ifs(loaded, what_if, plan)
+    timeline = timeline or (MAX_SLICES if out is not None else False)
+    plan = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
+    result = simulate_one(loaded, plan=plan, timeline=timeline, cache=cache, progress=progress)
     if names:
         result = _assumed(cast("TrainingResult", result), names, progress)
     if case is not None:
@@ -187,17 +164,29 @@ def _assumed(
     return replace(result, what_ifs=rows, raw=raw)
 
 
-def _needless_plan(scenario: Scenario, plan: Any) -> InputError:
-    if kind_of(scenario) == "workload":
-        why = "a workload plans every collective of the step itself"
-    else:
-        why = "traffic has no plan"
-    return InputError(
-        why,
-        hint="leave it out, or simulate a `collective`",
-        source="--plan",
-        value=plan.source if isinstance(plan, Plan) else str(plan),
-    )
+def _what_ifs(scenario: Scenario, what_if: Names, plan: Any) -> Sequence[str]:
+    """The assumptions by name; refuses those, and a plan, that the scenario's job cannot have."""
+    kind = kind_of(scenario)
+    if plan is not None and kind != "collective":
+        if kind == "workload":
+            why = "a workload plans every collective of the step itself"
+        else:
+            why = "traffic has no plan"
+        raise InputError(
+            why,
+            hint="leave it out, or simulate a `collective`",
+            source="--plan",
+            value=plan.source if isinstance(plan, Plan) else str(plan),
+        )
+    names = several(what_if)
+    if names and kind != "workload":
+        raise InputError(
+            "only a `workload` has what-ifs",
+            hint="leave it out, or simulate a `workload`",
+            source="--what-if",
+            value=names[0],
+        )
+    return names
 
 
 @checked

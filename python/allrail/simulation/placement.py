@@ -146,18 +146,9 @@ def queue(
         "seed": whole(seed, {"field": "seed"}),
     }
     if trace is not None:
-        path = Path(trace)
-        rows, lines = read_csv(path, ("arrive", "duration", "size"))
+        source = str(Path(trace))
         request["unit"] = _unit(unit, None)
-        request["trace"] = [
-            (
-                _quantity("time", arrive, at(path, line, "arrive")),
-                _quantity("time", length, at(path, line, "duration")),
-                job_size(size, at(path, line, "size")),
-            )
-            for (arrive, length, size), line in zip(rows, lines, strict=True)
-        ]
-        source = str(path)
+        request["trace"], lines = _arrivals(Path(trace))
     else:
         if not math.isfinite(load):
             raise InputError(
@@ -177,6 +168,20 @@ def queue(
         }
     told = _ask(_core.place_queue, fabric, request, progress, source, lines)
     return {"source": source or "inline", "unit": request["unit"], **told}
+
+
+def _arrivals(path: Path) -> tuple[list[tuple[str, str, Any]], Sequence[int | None]]:
+    """The jobs of a trace, and the lines that they stand on."""
+    rows, lines = read_csv(path, ("arrive", "duration", "size"))
+    jobs = [
+        (
+            _quantity("time", arrive, at(path, line, "arrive")),
+            _quantity("time", length, at(path, line, "duration")),
+            job_size(size, at(path, line, "size")),
+        )
+        for (arrive, length, size), line in zip(rows, lines, strict=True)
+    ]
+    return jobs, lines
 
 
 def fold(shape: Sequence[int], *, board: Sequence[int]) -> dict[str, Any]:

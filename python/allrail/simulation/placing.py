@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +17,8 @@ from allrail.simulation.placed import placed_jobs
 
 _LONG = ("mixes", "map", "timeline", "ran")
 """What is in `result.json` and the tables only."""
-JOBS, LOAD, DURATION = 1000, 0.9, "3600 s"
-"""Of a queue, where nothing is said."""
+_DEFAULTS = {"sort": False, "failed": 0, "backfill": False}
+"""Of options that are given if they differ from it; that of the others is None."""
 
 
 _MIX = Kind(
@@ -121,60 +122,42 @@ def place(
         `allrail.place("hx2mesh-1k", count=100, sort=True)["utilisation"]["mean"]`
     """
     check("mix", mix, kind=_MIX)
-    waits = trace is not None or jobs is not None
-    if waits:
-        needless: dict[str, object] = {"sort": sort, "failed": failed, "memory": memory}
-        needless |= {"leaf_boards": leaf_boards, "run": run, "count": count is not None}
-        hint = "leave out `--trace` and `--jobs`"
-        _refuse(needless, "it means nothing for a queue", hint)
-    else:
-        needless = {"backfill": backfill, "load": load is not None}
-        needless |= {"duration": duration is not None}
-        hint = "add `--trace` or `--jobs`"
-        _refuse(needless, "it means nothing without a queue", hint)
-    if trace is not None:
-        drawn = {"jobs": jobs, "load": load, "duration": duration}
-        given: dict[str, object] = {name: one is not None for name, one in drawn.items()}
-        hint = "leave it out, or `--trace`"
-        _refuse(given, "it means nothing for jobs from a file", hint)
-    shapes: dict[str, Any] = {"transpose": transpose, "aspect": aspect, "locality": locality}
-    if waits:
-        told = placement.queue(
-            fabric,
-            trace=trace,
-            mix=mix,
-            jobs=JOBS if jobs is None else jobs,
-            load=LOAD if load is None else load,
-            duration=DURATION if duration is None else duration,
-            unit=unit,
-            backfill=backfill,
-            seed=seed,
-            progress=progress,
-            **shapes,
-        )
-    else:
-        told = placement.place(
-            fabric,
-            mix=mix,
-            count=count,
-            unit=unit,
-            sort=sort,
-            failed=failed,
-            leaf_boards=leaf_boards,
-            memory=memory,
-            run=run,
-            seed=seed,
-            progress=progress,
-            **shapes,
-        )
-    placed = Placed(told)
+    both: dict[str, Any] = {"mix": mix, "unit": unit, "transpose": transpose, "aspect": aspect}
+    both |= {"locality": locality, "seed": seed, "progress": progress}
+    of_mixes = {"sort": sort, "failed": failed, "memory": memory, "leaf_boards": leaf_boards}
+    of_mixes |= {"run": run, "count": count}
+    drawn = {"jobs": jobs, "load": load, "duration": duration}
+    placed = Placed(_told(fabric, both, of_mixes, trace, drawn, backfill=backfill))
     placed.fabric = fabric
     if out is not None:
         renderers().write(placed, Path(out))
     return placed
 
 
-def _refuse(given: dict[str, object], why: str, hint: str) -> None:
-    for name, value in given.items():
-        if value:
+def _told(
+    fabric: GraphLike,
+    both: Mapping[str, Any],
+    of_mixes: Mapping[str, Any],
+    trace: PathLike | None,
+    drawn: Mapping[str, Any],
+    *,
+    backfill: bool,
+) -> dict[str, Any]:
+    """Place mixes, or run a queue, with the options that are given; refuse those of the other."""
+    if trace is None and drawn["jobs"] is None:
+        why, hint = "it means nothing without a queue", "add `--trace` or `--jobs`"
+        _refuse({"backfill": backfill, **drawn}, why, hint)
+        return placement.place(fabric, **both, **of_mixes)
+    why, hint = "it means nothing for a queue", "leave out `--trace` and `--jobs`"
+    _refuse(of_mixes, why, hint)
+    if trace is not None:
+        why, hint = "it means nothing for jobs from a file", "leave it out, or `--trace`"
+        _refuse(drawn, why, hint)
+    given = {name: value for name, value in drawn.items() if value is not None}
+    return placement.queue(fabric, trace=trace, backfill=backfill, **both, **given)
+
+
+def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
+    for name, value in options.items():
+        if value != _DEFAULTS.get(name):
             raise InputError(why, hint=hint, field=name)

@@ -12,6 +12,18 @@ from allrail.formats.astra_sim.case import AstraCase, read_case
 from allrail.scenario.fields import names
 from allrail.scenario.model import GRAPH_WORLDS
 
+OPTIONS = (
+    "network",
+    "system",
+    "workload",
+    "comm_group",
+    "remote_memory",
+    "comm_scale",
+    "compute_scale",
+    "num_passes",
+)
+"""Of a case's files, in the functions that read one."""
+
 
 def given_of(**options: PathLike | float | None) -> dict[str, Any]:
     """Return those options that were given, files as paths.

@@ -107,9 +107,9 @@ def read_case(
     sys = read_system(system, notes=notes)
     if remote_memory is not None:
         read_remote_memory(remote_memory, notes=notes)
+    scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
     if traces.is_prefix(workload):
         prefix = Path(workload)
-        scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
         carried = traces.carried(net, sys, prefix, comm_group, world)
         scenario = traces.scenario(net, sys, world=carried, aware=world == "links", notes=notes)
@@ -124,14 +124,29 @@ def read_case(
             value=str(comm_group),
             hint="leave it out, or run a Chakra trace: the files' path without `.<rank>.et`",
         )
+    return _of_layers(net, sys, Path(workload), num_passes, world, notes, **scales)
+
+
+def _of_layers(
+    net: AstraNetwork,
+    sys: AstraSystem,
+    path: Path,
+    num_passes: int,
+    world: str,
+    notes: Notes,
+    *,
+    comm_scale: float,
+    compute_scale: float,
+) -> AstraCase:
+    """The case of a workload file of layers."""
     if sys.customs:
         raise sys.source.error(
             "collectives that are traces of their own replace nodes of a trace; this one is layers",
             at=", ".join(sys.customs),
             hint="leave it out, and name an implementation such as `ring`",
         )
-    file = read_workload(workload, notes=notes)
-    name = f"{net.name}-{stem(Path(workload))}"
+    file = read_workload(path, notes=notes)
+    name = f"{net.name}-{stem(path)}"
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
         carried = _carried(sys, (work.kind,), world)
@@ -142,9 +157,7 @@ def read_case(
     scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
     carried = _carried(sys, training.kinds(file), world)
     scenario = _training(net, sys, file, carried, world == "links", notes) | {
-        "workload": training.workload(
-            file, name=stem(Path(workload)), num_passes=num_passes, **scales
-        )
+        "workload": training.workload(file, name=stem(path), num_passes=num_passes, **scales)
     }
     training.check_sizes(file, sys, comm_scale=comm_scale, npus=net.npus)
     compute = training.compute_ns(file, compute_scale=compute_scale)
