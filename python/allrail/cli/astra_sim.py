@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,7 @@ from allrail.cli.options import Input
 
 if TYPE_CHECKING:
     from allrail.measure.beside_astra_sim import BesideAstraSim
+    from allrail.results.result import Result
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -67,14 +68,15 @@ def files(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def show_columns(row: Mapping[str, str]) -> None:
+def show_columns(result: Result) -> None:
     """Print ASTRA-sim's columns of a case.
 
     Args:
-        row: Its cells by name.
+        result: What came of it.
     """
     from allrail.cli import output
 
+    row = result.astra_sim or {}
     output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
 

@@ -12,13 +12,11 @@ from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.cli.axes import SHORT
 from allrail.cli.function import function
+from allrail.cli.views import view_of
 
 if TYPE_CHECKING:
     from allrail.measure.beside_astra_sim import BesideAstraSim
     from allrail.measure.comparison import Comparison
-
-NCCL = "nccl"
-"""The policy whose row is NCCL's own time, which nothing here schedules."""
 
 
 def _values_of(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
@@ -115,96 +113,12 @@ def command(comparison: Comparison | BesideAstraSim) -> None:
     With --astra-sim FILE is a result of ASTRA-sim (`tutorial_result.csv` of 1.0, the saved output
     of 2.x), and the case of its other files is simulated beside it.
     """
-    from allrail.cli import traffic, training
     from allrail.measure.comparison import Comparison
 
-    if not isinstance(comparison, Comparison):
-        astra.show_beside(comparison)
-    elif comparison.job == "workload":
-        training.show_comparison(comparison)
-    elif comparison.job == "traffic":
-        traffic.show_comparison(comparison)
+    if isinstance(comparison, Comparison):
+        view_of(comparison.job).show_comparison(comparison)
     else:
-        show(comparison)
-
-
-def show(comparison: Comparison) -> None:
-    """Print one line a variant.
-
-    Args:
-        comparison: The variants; the first is what the others are compared with.
-    """
-    from allrail.cli import output
-    from allrail.results.network_accuracy import network_error
-
-    rows, failed, beside = comparison.compared, comparison.failed, comparison.beside
-    names = {path: name for name, path in SHORT.items()}
-    varied = list(rows[0].sets)
-    header = [names.get(path, path) for path in varied]
-    if "schedule.policy" not in varied:
-        header.append("policy")
-    if "schedule.order" not in varied:
-        header.append("order")
-    header += ["time_us", "speedup", "utilisation_%", "above_bound_%"]
-    lines = []
-    for row in rows:
-        result = row.result
-        line = [str(value).replace(" ", "") for value in row.sets.values()]
-        if "schedule.policy" not in varied:
-            line.append(result.policy)
-        if "schedule.order" not in varied:
-            line.append(result.order)
-        above = result.time_us / result.bound_time_us - 1
-        line += [
-            f"{result.time_us:.3f}",
-            f"{row.speedup:.3f}",
-            output.percent(result.utilisation),
-            "-" if result.below_physical_bound else output.percent(above),
-        ]
-        lines.append(line)
-    for row, one in beside:
-        sets = {
-            **row.sets,
-            "schedule.policy": NCCL,
-            "schedule.order": one.name,
-        }
-        hidden = [path for path in varied if path.startswith("schedule") and path not in sets]
-        line = ["-" if path in hidden else str(sets[path]).replace(" ", "") for path in varied]
-        line += [
-            str(sets[path]) for path in ("schedule.policy", "schedule.order") if path not in varied
-        ]
-        above = one.time_us / row.result.bound_time_us - 1
-        line += [
-            f"{one.time_us:.3f}",
-            f"{comparison.speedup_of(row, one):.3f}",
-            "-",
-            output.percent(above) if above >= 0 else "-",
-        ]
-        lines.append(line)
-    output.rows(header, lines, failed)
-    within = [one.error for _, one in beside if one.error is not None]
-    if within:
-        from allrail.base.units import show_number
-
-        output.note(
-            "nccl: as the tables that the fabric is calibrated from, within"
-            f" {show_number(100 * max(within), 2)} %"
-        )
-    if len(within) < len(beside):
-        output.note("nccl: by the figures of NCCL's own tuner; its order is algorithm and protocol")
-    output.predicted(
-        [row.result.world for row in rows],
-        calibrated=all(row.result.calibrated for row in rows),
-        below_bound=any(row.result.below_physical_bound for row in rows),
-        simulated_as=[
-            told for row in rows for told in (row.result.simulated_as, row.result.counted)
-        ],
-        errors=[
-            (one.time_us, one.error_low_us, one.error_high_us)
-            for one in (row.result for row in rows)
-        ],
-        network=[network_error(row.scenario) for row in rows],
-    )
+        astra.show_beside(comparison)
 
 
 def _values(text: str, source: str) -> list[object]:

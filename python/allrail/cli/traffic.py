@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from allrail.base.units import show_count, show_number
 from allrail.cli import output
+from allrail.results.network_accuracy import network_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from allrail.measure.comparison import Comparison
     from allrail.results.traffic_result import Distribution, TrafficResult
-    from allrail.scenario import Scenario
 
 
 def show_comparison(comparison: Comparison) -> None:
@@ -38,17 +38,16 @@ def show_comparison(comparison: Comparison) -> None:
         ],
         comparison.failed,
     )
-    _notes([row.result for row in rows], [row.scenario for row in rows])
+    _notes([row.result for row in rows])
 
 
-def show(scenario: Scenario, result: TrafficResult) -> None:
+def show(result: TrafficResult) -> None:
     """Print a result: what was sent, how long it took, what was built.
 
     Args:
-        scenario: What was simulated.
         result: What came out.
     """
-    built = result.built
+    scenario, built = result.scenario, result.built
     size = scenario.traffic.size if scenario.traffic is not None else None
     what = [result.pattern, *([size] if size else [])]
     what += [text for text in (result.algorithm, _simulated(result)) if text and text != "all"]
@@ -80,7 +79,7 @@ def show(scenario: Scenario, result: TrafficResult) -> None:
             ),
         ]
     output.pairs(pairs)
-    _notes([result], [scenario])
+    _notes([result])
 
 
 def _simulated(result: TrafficResult) -> str:
@@ -99,15 +98,13 @@ def _distribution(values: Distribution, unit: str) -> str:
     return ", ".join(f"{name} {show_number(one, 6)}" for name, one in named.items()) + f" {unit}"
 
 
-def _notes(results: Sequence[TrafficResult], scenarios: Sequence[Scenario]) -> None:
+def _notes(results: Sequence[TrafficResult]) -> None:
     """What was left out, once each; then where the numbers come from."""
-    from allrail.results.network_accuracy import network_error
-
     for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)
     output.predicted(
         [one.world for one in results],
         calibrated=all(one.calibrated for one in results),
         simulated_as=[one.simulated_as for one in results],
-        network=map(network_error, scenarios),
+        network=[network_error(one.scenario) for one in results],
     )

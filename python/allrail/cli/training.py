@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.base.errors import InputError
 from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
+from allrail.cli.astra_sim import show_columns
 from allrail.cli.axes import SHORT
 from allrail.results.accuracy import lines
+from allrail.simulation.variants import show_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from allrail.results.result import DimensionResult
     from allrail.results.training_result import TrainingResult
     from allrail.scenario import Scenario
-    from allrail.simulation.assumptions import WhatIf
     from allrail.simulation.many import FailedRow
     from allrail.simulation.variants import Row
 
@@ -27,25 +29,6 @@ DAY = 86_400.0
 """Seconds."""
 MOST_PARTS = 8
 """Kinds of parts of the critical path; the same holds."""
-
-
-def show_step(result: TrainingResult, *, whole: bool = True) -> None:
-    """Print the step of a scenario, and under assumptions that are not so.
-
-    Args:
-        result: What came out.
-        whole: Whether all is printed, not the assumptions alone.
-    """
-    if whole:
-        show(result.scenario, result)
-    if result.what_ifs:
-        output.gap()
-        _show_what_ifs(result, result.what_ifs)
-    if whole:
-        for text in result.notes:
-            output.note(text)
-        _tell_measured(result.scenario)
-        predicted([result])
 
 
 def show_comparison(comparison: Comparison) -> None:
@@ -60,14 +43,13 @@ def show_comparison(comparison: Comparison) -> None:
     _note_rows("does not fit the memory of an NPU", tight)
     fast = [row.label for row in rows if row.result.beyond_peak]
     _note_rows("computes faster than its device can", fast)
-    predicted([row.result for row in rows])
+    _predicted([row.result for row in rows])
 
 
 def _tell_measured(scenario: Scenario) -> None:
     """Say what the step takes with the collectives of the library whose tables were measured."""
     if getattr(scenario.fabric, "library", None) is None:
         return
-    from allrail.base.errors import InputError
     from allrail.measure.calibrate.step import measured_step
 
     try:
@@ -89,13 +71,33 @@ def _note_rows(what: str, labels: Sequence[str]) -> None:
         output.note(f"{what}: {', '.join(labels[:3])}{more}")
 
 
-def show(scenario: Scenario, result: TrainingResult) -> None:
-    """Print a result: the totals, then one line a dimension, then the actors and the path.
+def show(result: TrainingResult) -> None:
+    """Print a result, and the step under assumptions that are not so.
 
     Args:
-        scenario: What was simulated.
         result: What came out.
     """
+    _show_step(result.scenario, result)
+    _show_what_ifs(result)
+    for text in result.notes:
+        output.note(text)
+    _tell_measured(result.scenario)
+    _predicted([result])
+
+
+def show_case(result: TrainingResult) -> None:
+    """Print a case of ASTRA-sim's files in its columns.
+
+    Args:
+        result: What came out.
+    """
+    _show_what_ifs(result)
+    show_columns(result)
+    _predicted([result])
+
+
+def _show_step(scenario: Scenario, result: TrainingResult) -> None:
+    """The totals, then one line a dimension, then the actors and the path."""
     step = result.step_time_us
     above = (
         f"{100 * (step / result.bound_step_time_us - 1):.2f}" if result.bound_step_time_us else ""
@@ -231,7 +233,10 @@ def _show_path(result: TrainingResult) -> None:
         output.note(f"in `--json`: {show_count(len(kinds) - MOST_PARTS, 'shorter kind')} of parts")
 
 
-def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
+def _show_what_ifs(result: TrainingResult) -> None:
+    if not result.what_ifs:
+        return
+    output.gap()
     step = result.step_time_us
     lines = [["as_it_is", f"{step:.3f}", "0.00", "1.000"]]
     lines += [
@@ -241,14 +246,12 @@ def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
             output.percent(1 - row.result.step_time_us / step),
             f"{row.speedup:.3f}",
         ]
-        for row in rows
+        for row in result.what_ifs
     ]
     output.table(["what_if", "step_time_us", "gain_%", "speedup"], lines)
 
 
 def _show_rows(rows: Sequence[Row], failed: Sequence[FailedRow]) -> None:
-    from allrail.simulation.variants import show_value
-
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
     header = [names.get(path, path) for path in varied]
@@ -284,12 +287,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else plain_number(value)
 
 
-def predicted(results: Sequence[TrainingResult]) -> None:
-    """Say below a table where its numbers come from.
-
-    Args:
-        results: What the table shows.
-    """
+def _predicted(results: Sequence[TrainingResult]) -> None:
+    """Say below a table where its numbers come from."""
     output.predicted(
         [one.world for one in results],
         calibrated=all(one.calibrated for one in results),

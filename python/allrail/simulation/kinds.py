@@ -5,9 +5,9 @@ A kind is named by the key that holds the job: `collective`, `workload` or `traf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from allrail.base.errors import InputError
 from allrail.results.result import CollectivesResult, Result
@@ -18,23 +18,41 @@ from allrail.scenario.explain import at_place
 from allrail.simulation.plugins import registered
 
 Kind = Literal["collective", "workload", "traffic"]
-RESULTS: Mapping[Kind, type[CollectivesResult | TrainingResult | TrafficResult]] = {
-    "collective": CollectivesResult,
-    "workload": TrainingResult,
-    "traffic": TrafficResult,
+
+
+class _Job(NamedTuple):
+    """What is particular to a kind of job: its results, and how sentences speak of it."""
+
+    result: type[CollectivesResult | TrainingResult | TrafficResult]
+    name: str
+    needed: str
+    hint: str
+    shown: Callable[[Any], str]
+
+
+_JOBS: Mapping[Kind, _Job] = {
+    "collective": _Job(
+        CollectivesResult,
+        "collectives",
+        "collectives are needed here",
+        "name them under `collective`",
+        lambda several: ", ".join(one.kind for one in several),
+    ),
+    "workload": _Job(
+        TrainingResult,
+        "a workload",
+        "a workload is needed here",
+        "say what is trained under `workload`",
+        lambda workload: workload.title,
+    ),
+    "traffic": _Job(
+        TrafficResult,
+        "traffic",
+        "traffic is needed here",
+        "say what is sent under `traffic`",
+        lambda traffic: traffic.pattern,
+    ),
 }
-NAMES: Mapping[Kind, str] = {
-    "collective": "collectives",
-    "workload": "a workload",
-    "traffic": "traffic",
-}
-"""As sentences have them."""
-HINTS: Mapping[Kind, str] = {
-    "collective": "name them under `collective`",
-    "workload": "say what is trained under `workload`",
-    "traffic": "say what is sent under `traffic`",
-}
-"""How to have it."""
 DEFAULT_POLICIES = ("baseline", "themis", "search")
 
 
@@ -56,7 +74,7 @@ def result_of(scenario: Scenario, tree: Mapping[str, Any]) -> Result:
         scenario: What was simulated.
         tree: Its JSON object.
     """
-    return replace(RESULTS[kind_of(scenario)].from_dict(tree), scenario=scenario)
+    return replace(_JOBS[kind_of(scenario)].result.from_dict(tree), scenario=scenario)
 
 
 def needs(kind: Kind, scenario: Scenario) -> Scenario:
@@ -72,18 +90,12 @@ def needs(kind: Kind, scenario: Scenario) -> Scenario:
     has = kind_of(scenario)
     if has == kind:
         return scenario
-    jobs = {
-        "collective": ", ".join(one.kind for one in scenario.collective),
-        "workload": "" if scenario.workload is None else scenario.workload.title,
-        "traffic": "" if scenario.traffic is None else scenario.traffic.pattern,
-    }
-    verb = "are" if kind == "collective" else "is"
     raise at_place(
         InputError(
-            f"the scenario has {NAMES[has]}, and {NAMES[kind]} {verb} needed here",
-            hint=f"{HINTS[kind]}; `allrail simulate` takes what it has",
+            f"the scenario has {_JOBS[has].name}, and {_JOBS[kind].needed}",
+            hint=f"{_JOBS[kind].hint}; `allrail simulate` takes what it has",
             field=has,
-            value=jobs[has],
+            value=_JOBS[has].shown(getattr(scenario, has)),
         ),
         scenario._places,
     )
