@@ -1,4 +1,4 @@
-"""Tables in a notebook: HTML whose columns are sorted by a click on their names."""
+"""Answers in a notebook: tables whose columns are sorted by a click, one result's numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 
 from allrail.base.foreign import printable
 from allrail.base.units import show_number
+from allrail.results.frame import lists, own
+from allrail.results.record import _Record
 
 MAX_ROWS = 200
 """Rows of a table in a notebook; `to_polars` has all."""
+_UNFOLDED = 12
+"""Numbers of a result that are seen at once."""
 
 # One row of the body to the other by the cell below the name that was clicked; again: backwards.
 _SORT = (
@@ -42,6 +46,31 @@ def table(rows: Sequence[Mapping[str, Any]], *, name: str = "") -> str:
     left = len(rows) - MAX_ROWS
     more = f"<p>{left:,} more rows: <code>to_polars()</code></p>" if left > 0 else ""
     return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def page(result: _Record) -> str:
+    """Return a result as HTML: its own numbers, and its lists to unfold.
+
+    Args:
+        result: The result.
+    """
+    numbers = list(own(result).items())
+    parts = [f"<b>{_escaped(type(result).__name__)}</b>", _lines(numbers[:_UNFOLDED])]
+    if numbers[_UNFOLDED:]:
+        parts.append(_folded("more", _lines(numbers[_UNFOLDED:])))
+    for name, records in lists(result):
+        rows = [own(one) for one in records[: MAX_ROWS + 1]]
+        parts.append(_folded(f"{name} ({len(records)})", table(rows)))
+    return "\n".join(parts)
+
+
+def _lines(pairs: list[tuple[str, Any]]) -> str:
+    lines = (f"<tr><th>{_escaped(name)}</th>{_cell(value)}</tr>" for name, value in pairs)
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _folded(name: str, inner: str) -> str:
+    return f"<details><summary>{_escaped(name)}</summary>{inner}</details>"
 
 
 def _cell(value: Any) -> str:

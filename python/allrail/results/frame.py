@@ -7,7 +7,7 @@ dimensions, links, actors) is a table of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError, did_you_mean
@@ -31,7 +31,7 @@ def frame(result: _Record, table: str | None) -> pl.DataFrame:
     import polars as pl
 
     if table is None:
-        return pl.DataFrame([dict(flat(result))], infer_schema_length=None)
+        return pl.DataFrame([own(result)], infer_schema_length=None)
     several = dict(lists(result))
     if table not in several:
         raise InputError(
@@ -40,22 +40,45 @@ def frame(result: _Record, table: str | None) -> pl.DataFrame:
             field="table",
             value=table,
         )
-    return pl.DataFrame([dict(flat(one)) for one in several[table]], infer_schema_length=None)
+    return pl.DataFrame([own(one) for one in several[table]], infer_schema_length=None)
 
 
-def flat(record: _Record, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the numbers and texts of a record, those of its parts too.
+def own(record: _Record) -> dict[str, Any]:
+    """Return the numbers and texts of a record, those of its parts too.
 
     Args:
         record: The record.
-        prefix: What their names begin with.
     """
-    for name in _names(type(record)):
-        value = getattr(record, name)
-        if isinstance(value, _Record):
-            yield from flat(value, f"{prefix}{name}_")
+    return dict(flat(_tree(record)))
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the numbers and texts of a mapping, short lists as texts, parts as `cables_aoc`.
+
+    Args:
+        tree: The mapping.
+        prefix: What the names begin with.
+    """
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{name}_")
         elif value is None or isinstance(value, (str, bool, int, float)):
-            yield prefix + name, value
+            yield name, value
+        elif isinstance(value, (list, tuple)) and all(
+            isinstance(one, (str, int, float)) for one in value
+        ):
+            yield name, ",".join(map(str, value))
+
+
+def _tree(record: _Record) -> dict[str, Any]:
+    """Its fields without what it has many of, and without what is no part of it."""
+    values = ((name, getattr(record, name)) for name in _names(type(record)))
+    return {
+        name: _tree(value) if isinstance(value, _Record) else value
+        for name, value in values
+        if isinstance(value, _Record) or not isinstance(value, (Mapping, list, tuple, Timeline))
+    }
 
 
 def lists(result: _Record) -> Iterator[tuple[str, Sequence[_Record]]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allrail.base.files import write_bytes, write_text
 from allrail.results.answer import Answer, Told, renderers
+from allrail.results.frame import flat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,7 +35,7 @@ class Table(Answer):
 
     def flat_rows(self) -> list[dict[str, Any]]:
         """Return rows whose cells are numbers and texts; parts stand as `cables_aoc`."""
-        return [dict(_flat(row)) for row in self.rows]
+        return [dict(flat(row)) for row in self.rows]
 
     def to_polars(self) -> pl.DataFrame:
         """Return the rows as a table of polars."""
@@ -87,19 +88,6 @@ class ToldTable(Told, Table):
         """The rows as data, in order."""
         rows: Sequence[Row] = self[self.ROWS]
         return rows
-
-
-def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in row.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}_")
-        elif value is None or isinstance(value, (str, bool, int, float)):
-            yield name, value
-        elif isinstance(value, (list, tuple)) and all(
-            isinstance(one, (str, int, float)) for one in value
-        ):
-            yield name, ",".join(map(str, value))
 
 
 def _file_of(frame: pl.DataFrame, suffix: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError
 from allrail.base.files import write_bytes, write_text
-from allrail.output import notebook, plots, shown
+from allrail.output import notebook, plots
 from allrail.output.report import answer as folders
 from allrail.results.table import Table
 from allrail.simulation.graphs import GraphLike, graph_fabric
@@ -69,7 +69,7 @@ def html(answer: Any) -> str:
     """
     if isinstance(answer, Table):
         return notebook.table(answer.flat_rows(), name=type(answer).__name__)
-    return shown.page(answer)
+    return notebook.page(answer)
 
 
 def write_results(
