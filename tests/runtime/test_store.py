@@ -325,6 +325,14 @@ def test_an_address_that_is_none(address):
         Client(address, TOKEN)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:80", "localhost:29400", "[::1]:80"])
+def test_the_hint_to_an_address_without_http_is_one(address):
+    with pytest.raises(InputError) as raised:
+        Client(address, TOKEN)
+    assert f"`http://{address}`" in raised.value.hint
+    host_and_port(f"http://{address}")
+
+
 def test_it_does_not_listen_on_all_interfaces_nor_where_it_cannot(server):
     with pytest.raises(InputError, match="everyone could reach it"):
         Server(TOKEN, "0.0.0.0")

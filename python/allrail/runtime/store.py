@@ -336,9 +336,18 @@ def host_and_port(address: str) -> tuple[str, int]:
             "it is no address with a port",
             field="ALLRAIL_STORE",
             value=address,
-            hint="such as `http://127.0.0.1:29400`",
+            hint=_address_to_type(address),
         )
     return host, port
+
+
+def _address_to_type(address: str) -> str:
+    """What works in place of an address: `http://` before it, where that is all it lacks."""
+    if "://" not in address:
+        with contextlib.suppress(InputError):
+            host_and_port(f"http://{address}")
+            return f"write `http://{address}`"
+    return "such as `http://127.0.0.1:29400`"
 
 
 class _Texts:
