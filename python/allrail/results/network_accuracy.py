@@ -27,8 +27,7 @@ from allrail.scenario.keys.schedule import Collective
 from allrail.scenario.presets import load_any_fabric, preset_names
 
 if TYPE_CHECKING:
-    from allrail.scenario import Fabric, Scenario
-    from allrail.scenario.keys.schedule import Collective
+    from allrail.scenario import Scenario
 
 TABLE = Path(__file__).with_name("network_accuracy.csv")
 NEAR = 4
