@@ -26,6 +26,9 @@ CHECKED := $(if $(wildcard $(EXTENSION)),$(EXTENSION),$(VENV)/.extension-checked
 QUICK := $(if $(wildcard $(EXTENSION)),$(EXTENSION),$(VENV)/.extension-quick)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) \
         Cargo.toml Cargo.lock pyproject.toml
+# Modules of Python are compiled when they are first imported: most never are.
+INSTALL := install --quiet --disable-pip-version-check --no-compile
+LOCKED := $(INSTALL) --require-hashes -r
 # What is compiled once need not be compiled in pieces.
 ifdef CI
 export CARGO_INCREMENTAL := 0
@@ -57,8 +60,7 @@ $(DEPENDENCIES): requirements.lock
 	if ! $(BIN)/python -c '' >/dev/null 2>&1; then \
 	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements.lock
+	$(BIN)/python -m pip $(LOCKED) requirements.lock
 	@touch $@
 
 $(EXTENSION): PROFILE := release
@@ -70,8 +72,7 @@ $(EXTENSION) $(VENV)/.extension-checked $(VENV)/.extension-quick: $(DEPENDENCIES
 	  echo "hint: install the stable toolchain, with rustfmt and clippy" >&2; exit 1; \
 	fi
 	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked --profile $(PROFILE)" \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --editable . --editable reproduce
+	  $(BIN)/python -m pip $(INSTALL) --no-deps --no-build-isolation --editable . --editable reproduce
 	@rm -f $(VENV)/.extension*; touch $@
 
 .PHONY: build
@@ -93,8 +94,7 @@ test-rust: ## the Rust tests alone
 
 # What the tests of allrail.torch need beside; fetching it is some 3 GB.
 $(TORCH_DEPENDENCIES): requirements-torch.lock $(DEPENDENCIES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-torch.lock
+	$(BIN)/python -m pip $(LOCKED) requirements-torch.lock
 	@touch $@
 
 # The Python tests in parts of about the same length: those of processes, most of them with torch; golden
@@ -112,8 +112,7 @@ $(PARTS:%=test-python-%): test-python-%: $(CHECKED) $(TORCH_DEPENDENCIES)
 
 # Trainer, accelerate and Lightning, for the recipes of docs/guides/frameworks.md.
 $(FRAMEWORKS_DEPENDENCIES): requirements-frameworks.lock $(TORCH_DEPENDENCIES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-frameworks.lock
+	$(BIN)/python -m pip $(LOCKED) requirements-frameworks.lock
 	@touch $@
 
 .PHONY: test-long
@@ -122,8 +121,7 @@ test-long: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## the tests that `make test` l
 
 # What Megatron-LM and torchtitan import; they themselves come from checkouts, without their own requirements.
 $(APPLY_DEPENDENCIES): requirements-apply.lock $(FRAMEWORKS_DEPENDENCIES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-apply.lock
+	$(BIN)/python -m pip $(LOCKED) requirements-apply.lock
 	@touch $@
 
 # Where `make apply-check` finds the tools: a checkout of Megatron-LM, folders that have torchtitan
@@ -142,8 +140,7 @@ apply-check: $(CHECKED) $(APPLY_DEPENDENCIES) ## what `apply` writes, read by th
 .PHONY: keras-check
 keras-check: $(CHECKED) ## Keras 3 over TensorFlow and JAX: four ranks against one process, and what a step takes
 	[ -d $(abspath $(OUT))/keras ] || $(BIN)/python -m venv $(abspath $(OUT))/keras
-	$(abspath $(OUT))/keras/bin/pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-keras.lock
+	$(abspath $(OUT))/keras/bin/pip $(LOCKED) requirements-keras.lock
 	PYTHONPATH=python $(abspath $(OUT))/keras/bin/python -m pytest -q -m long tests/runtime/test_keras.py
 	PYTHONPATH=python $(abspath $(OUT))/keras/bin/python benches/keras_steps.py
 
@@ -155,9 +152,8 @@ test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions 
 	@for version in $(TORCH); do \
 	  environment=$(abspath $(OUT))/torch-$$version; echo "== torch $$version"; \
 	  [ -d $$environment ] || $(BIN)/python -m venv $$environment; \
-	  $$environment/bin/pip install --quiet --disable-pip-version-check \
-	    --require-hashes -r requirements.lock; \
-	  $$environment/bin/pip install --quiet --disable-pip-version-check torch==$$version; \
+	  $$environment/bin/pip $(LOCKED) requirements.lock; \
+	  $$environment/bin/pip $(INSTALL) torch==$$version; \
 	  PYTHONPATH=python $$environment/bin/python -m pytest -q tests/torch; \
 	done
 
@@ -268,8 +264,7 @@ reference: build ## write the scenario's keys, docs/reference and the examples' 
 
 # Sphinx, MyST and a theme: what only the site needs.
 $(DOCS_DEPENDENCIES): requirements-docs.lock $(DEPENDENCIES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-docs.lock
+	$(BIN)/python -m pip $(LOCKED) requirements-docs.lock
 	@touch $@
 
 .PHONY: site
@@ -290,8 +285,7 @@ docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README, tour and 
 # What builds and judges a release, apart from .venv: zig is large.
 $(RELEASE_TOOLS): requirements-release.lock $(DEPENDENCIES)
 	$(BIN)/python -m venv --clear $(OUT)/release
-	$(OUT)/release/bin/pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-release.lock
+	$(OUT)/release/bin/pip $(LOCKED) requirements-release.lock
 	@touch $@
 
 .PHONY: wheel
