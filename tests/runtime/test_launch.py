@@ -74,10 +74,11 @@ def test_who_fails_first_ends_all(launched, tmp_path):
 import os, subprocess, sys, time
 rank = os.environ["ALLRAIL_RANK"]
 helper = subprocess.Popen(["sleep", "60"])
-open(sys.argv[1] + "/" + rank, "w").write(f"{os.getpid()} {helper.pid}")
+part = sys.argv[1] + "/" + rank + ".part"
+open(part, "w").write(f"{os.getpid()} {helper.pid}")
+os.rename(part, part.removesuffix(".part"))
 if rank == "1":
-    while len(os.listdir(sys.argv[1])) < 3: time.sleep(0.01)
-    time.sleep(0.05)
+    while not {"0", "1", "2"} <= set(os.listdir(sys.argv[1])): time.sleep(0.01)
     sys.exit(7)
 time.sleep(60)
 """
