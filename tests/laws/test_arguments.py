@@ -93,9 +93,12 @@ def good(name: str) -> dict[str, Any]:
         "throughput": "0.5x-ideal",
         "run": "rec",
         "trace": "rec",
+        "seconds": 1,  # a minute if nothing is said
     }
     parameters = inspect.signature(found(name)).parameters.values()
     needed = {one.name for one in parameters if one.default is inspect.Parameter.empty}
+    if name == "calibrate.device":
+        needed.add("seconds")
     return {key: value for key, value in given.items() if key in needed}
 
 
