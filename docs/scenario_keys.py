@@ -67,8 +67,6 @@ HEADER = '''"""{title} of a scenario: what it may say, its defaults and ranges.
 Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

@@ -13,7 +13,7 @@ from allrail.base.arguments import KINDS, PathLike, check, checked
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
-from allrail.formats.astra_sim.asked import given_of, refuse
+from allrail.formats.astra_options import given_of, refuse
 from allrail.measure.beside_astra_sim import beside_astra_sim
 from allrail.measure.calibrate.nccl.beside import Nccl, is_nvlink, nccl_of
 from allrail.results.answer import MAX_SLICES

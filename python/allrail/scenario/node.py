@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
 class Node(BaseModel):
     """Base of the tree: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Described(Node):

@@ -14,20 +14,17 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from allrail import _core
 from allrail.base.arguments import Names, PathLike, checked, several
 from allrail.base.errors import AllrailWarning, InputError, show
 from allrail.base.progress import Progress
-from allrail.formats.astra_sim import AstraCase, columns
-from allrail.formats.astra_sim import write_scenario as write_case
-from allrail.formats.astra_sim.asked import OPTIONS as ASTRA_OPTIONS
-from allrail.formats.astra_sim.asked import given_of, read_asked, refuse
+from allrail.formats.astra_options import OPTIONS as ASTRA_OPTIONS
+from allrail.formats.astra_options import given_of, refuse
 from allrail.results.answer import MAX_SLICES
 from allrail.results.plans import Plan, plan_for
 from allrail.results.result import Result
-from allrail.results.training_result import TrainingResult
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
 from allrail.scenario.overrides import Sets
@@ -35,6 +32,10 @@ from allrail.simulation.assumptions import what_if as assumed
 from allrail.simulation.kinds import kind_of, needs
 from allrail.simulation.many import run_many
 from allrail.simulation.one import simulate_one
+
+if TYPE_CHECKING:
+    from allrail.formats.astra_sim import AstraCase
+    from allrail.results.training_result import TrainingResult
 
 
 @checked
@@ -141,6 +142,8 @@ def _case(given: dict[str, Any], scenario: ScenarioLike | None, world: str | Non
             source="allrail simulate",
             value=show(scenario) if isinstance(scenario, str) else str(scenario)[:80],
         )
+    from allrail.formats.astra_sim.asked import read_asked
+
     case = read_asked(given, world, verb="allrail simulate --astra-sim")
     if case.warning:
         warnings.warn(case.warning, AllrailWarning, stacklevel=4)
@@ -151,6 +154,9 @@ def _of_case(
     result: TrainingResult, case: AstraCase, write_scenario: PathLike | None
 ) -> TrainingResult:
     """A result with ASTRA-sim's columns; the case as a scenario, where that is asked for."""
+    from allrail.formats.astra_sim import columns
+    from allrail.formats.astra_sim import write_scenario as write_case
+
     if write_scenario is not None:
         write_case(case, path=Path(write_scenario))
     return replace(result, astra_sim=columns(case, result=result.to_dict()))

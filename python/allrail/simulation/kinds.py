@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from allrail.base.errors import InputError
-from allrail.results.result import CollectivesResult, Result
-from allrail.results.traffic_result import TrafficResult
-from allrail.results.training_result import TrainingResult
 from allrail.scenario import Scenario
 from allrail.scenario.explain import at_place
-from allrail.simulation.plugins import registered
+
+if TYPE_CHECKING:
+    from allrail.results.result import Result
 
 Kind = Literal["collective", "workload", "traffic"]
 
 
 class _Job(NamedTuple):
-    """What is particular to a kind of job: its results, and how sentences speak of it."""
+    """What is particular to a kind of job: its results, by name, and how sentences speak of it."""
 
-    result: type[CollectivesResult | TrainingResult | TrafficResult]
+    result: str
     name: str
     needed: str
     hint: str
@@ -32,21 +32,21 @@ class _Job(NamedTuple):
 
 _JOBS: Mapping[Kind, _Job] = {
     "collective": _Job(
-        CollectivesResult,
+        "result:CollectivesResult",
         "collectives",
         "collectives are needed here",
         "name them under `collective`",
         lambda several: ", ".join(one.kind for one in several),
     ),
     "workload": _Job(
-        TrainingResult,
+        "training_result:TrainingResult",
         "a workload",
         "a workload is needed here",
         "say what is trained under `workload`",
         lambda workload: workload.title,
     ),
     "traffic": _Job(
-        TrafficResult,
+        "traffic_result:TrafficResult",
         "traffic",
         "traffic is needed here",
         "say what is sent under `traffic`",
@@ -74,7 +74,9 @@ def result_of(scenario: Scenario, tree: Mapping[str, Any]) -> Result:
         scenario: What was simulated.
         tree: Its JSON object.
     """
-    return replace(_JOBS[kind_of(scenario)].result.from_dict(tree), scenario=scenario)
+    module, _, name = _JOBS[kind_of(scenario)].result.partition(":")
+    made = getattr(import_module(f"allrail.results.{module}"), name)
+    return replace(made.from_dict(tree), scenario=scenario)  # type: ignore[no-any-return]
 
 
 def needs(kind: Kind, scenario: Scenario) -> Scenario:
@@ -116,6 +118,8 @@ def default_axes(kind: Kind) -> dict[str, Sequence[object]]:
             hint='say what differs: `each={"traffic.paths": ["ideal", "ecmp"]}`',
             field="each",
         )
+    from allrail.simulation.plugins import registered
+
     chunk, tensor = registered("chunk scheduler"), registered("tensor scheduler")
     if kind == "collective":
         return {"schedule.policy": (*DEFAULT_POLICIES, *chunk)}

@@ -3,20 +3,12 @@
 Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
 
 from allrail.scenario.algorithms import FastestBySize
-from allrail.scenario.fields import (
-    Count,
-    Flag,
-    OneOf,
-    Quantity,
-    Text,
-)
+from allrail.scenario.fields import Count, Flag, OneOf, Quantity, Text
 from allrail.scenario.node import Described, Node
 
 

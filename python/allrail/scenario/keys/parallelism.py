@@ -3,18 +3,11 @@
 Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
 
-from allrail.scenario.fields import (
-    Count,
-    Flag,
-    Number,
-    OneOf,
-)
+from allrail.scenario.fields import Count, Flag, Number, OneOf
 from allrail.scenario.node import Node
 from allrail.scenario.sugar import Mapped
 

@@ -3,8 +3,6 @@
 Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field
