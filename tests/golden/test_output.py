@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allrail
-from allrail.base.installed import install, packages
+from allrail.base.installed import install, installer, packages
 from allrail.cli.columns import aligned, folded
 from allrail.cli.output import joined
 from allrail.cli.progress import Rate
@@ -287,3 +288,10 @@ class TestHints:
                 if re.search(r'".*\bdocs/[a-z].*', code):
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
         assert wrong == []
+
+
+def test_asking_for_the_installer_leaves_what_is_imported_alone(monkeypatch):
+    ours = ModuleType("distutils")
+    monkeypatch.setitem(sys.modules, "distutils", ours)
+    assert installer() in ("pip", "uv pip")
+    assert sys.modules["distutils"] is ours

@@ -7,7 +7,6 @@ packages, and the installer that this environment has.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from importlib import metadata
@@ -46,4 +45,5 @@ def install(extra: str) -> str:
 
 def installer() -> str:
     """Return the command that installs packages into this environment: `pip` or `uv pip`."""
-    return "pip" if importlib.util.find_spec("pip") else "uv pip"
+    # Looking for the module would have setuptools take out a `distutils` that others imported.
+    return "pip" if any(metadata.distributions(name="pip")) else "uv pip"
