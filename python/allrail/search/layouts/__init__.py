@@ -12,7 +12,7 @@ from allrail.search.layouts.fixed import parse_fixed
 from allrail.search.layouts.given import Given, read_given, score, why_it_loses
 from allrail.search.layouts.layout import HEADROOM, Job, Layout
 from allrail.search.layouts.pessimistic import Pessimistic, pessimistic
-from allrail.search.layouts.policies import Tuned, tuned
+from allrail.search.layouts.schedules import TunedLayout, tuned
 from allrail.search.layouts.search import Found, search
 from allrail.search.layouts.space import Space, lacks, space, tools_of
 from allrail.search.layouts.tools import ANY, TOOLS
@@ -33,7 +33,7 @@ __all__ = [
     "Row",
     "Space",
     "Trials",
-    "Tuned",
+    "TunedLayout",
     "folded",
     "lacks",
     "parse_fixed",

@@ -16,7 +16,7 @@ from allrail.search.layouts.choice import Row
 from allrail.search.layouts.given import why_it_loses
 from allrail.search.layouts.layout import Job
 from allrail.search.layouts.pessimistic import Pessimistic
-from allrail.search.layouts.policies import Tuned
+from allrail.search.layouts.schedules import TunedLayout
 from allrail.search.layouts.search import Found, words_of
 from allrail.search.layouts.space import Space, lacks
 from allrail.search.layouts.trial import Ranked
@@ -52,7 +52,7 @@ class Layouts(Table):
     found: Found
     folded: list[Row]
     shown: list[Row]
-    better: list[Tuned] = field(default_factory=list)
+    better: list[TunedLayout] = field(default_factory=list)
     network: Pessimistic | None = None
     mine: Ranked | InputError | None = None
     notes: list[str] = field(default_factory=list)

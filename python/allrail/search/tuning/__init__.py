@@ -1,7 +1,9 @@
 """Tuning: the knobs of a training step's schedule, by few simulations or on the running job.
 
-`space.py` says which knobs there are and what they may be, `searcher.py` what is tried next,
-`run.py` searches in simulation (`allrail tune`, `tune()`), `live.py` decides for a running job.
+`space.py` says which knobs there are and what they may be. What is tried next: `searcher.py`
+(Bayesian optimisation), `turns.py` (one knob after the other). `run.py` searches in simulation
+(`allrail tune`, `tune()`), `live.py` decides for a running job. docs/concepts/tuning.md has the
+words, and what else is chosen automatically.
 """
 
 from allrail.search.tuning.run import Tuned, tune

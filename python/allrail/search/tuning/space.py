@@ -7,13 +7,16 @@ times act by their magnitude.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from allrail import _core
 from allrail.base.errors import InputError
 from allrail.scenario import Scenario, fields
+from allrail.scenario.algorithms import AUTO
 from allrail.scenario.policies import keys_of
 
 
@@ -44,6 +47,16 @@ _LADDERS: dict[str, tuple[Any, ...]] = {
     "chunks": tuple(2**power for power in range(8)),
 }
 """By key: from what only latency would feel to what no tensor fills."""
+
+
+_FAR_APART: dict[str, tuple[Any, ...]] = {
+    "partition": ("4 MiB", "16 MiB", "64 MiB"),
+    "chunks": (4, 16),
+}
+"""For few trials. Parts of the small models that policies were published with cut a large one's
+gradients into a hundred thousand, which take longer here and on the network alike."""
+_CREDITS = (1, 4)
+"""Of partitions: how many are under way."""
 
 
 def ladder(key: str) -> tuple[Any, ...]:
@@ -111,3 +124,39 @@ def size(space: tuple[Knob, ...]) -> int:
         space: The knobs.
     """
     return prod(len(knob.values) for knob in space)
+
+
+def schedules(dimensions: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield changes of `schedule` that exclude each other, knob by knob, values far apart.
+
+    Args:
+        dimensions: Of the fabric.
+    """
+    rows = json.loads(_core.policies())
+    yield [{"policy": row["name"]} for row in rows if not row["expensive"]]
+    # What a dimension's kind does not do is refused, and left out.
+    rows = json.loads(_core.algorithms())
+    named = [{"algorithms": [row["name"]] * dimensions} for row in rows]
+    yield [{"algorithms": AUTO}, *named]
+    yield [{"chunks": count} for count in _FAR_APART["chunks"]]
+    yield [
+        {"tensor": {"policy": row["name"], **more}}
+        for row in json.loads(_core.tensor_policies())
+        # Layers of a layout are a chain, on which such an order is another policy's.
+        if not row["by_graph"]
+        for more in _parts(row["reads"])
+    ]
+
+
+def _parts(reads: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a tensor scheduler is tried with: sizes of parts where it cuts, else as it comes."""
+    if "partition" not in reads:
+        yield {}
+        return
+    for size in _FAR_APART["partition"]:
+        number, unit = size.split()
+        if "credit" in reads:
+            allowed = (f"{int(number) * count} {unit}" for count in _CREDITS)
+            yield from ({"partition": size, "credit": credit} for credit in allowed)
+        else:
+            yield {"partition": size}
