@@ -335,12 +335,7 @@ class Reproduction:
                     infer_schema_length=None,
                 )
                 write_frame(frame, folder=staged, name=detail.name)
-            drawn: dict[str, str] = {}
-            for picture in self.pictures:
-                figure = picture.draw()
-                drawn[picture.name] = style.svg(figure, name=picture.name)
-                (staged / f"{picture.name}.svg").write_text(drawn[picture.name], encoding="utf-8")
-                (staged / f"{picture.name}.png").write_bytes(style.png(figure, name=picture.name))
+            drawn = style.write(staged, {one.name: one.draw() for one in self.pictures})
             html = page(self, drawn=drawn, version=_core.version())
             (staged / "report.html").write_text(html, encoding="utf-8")
             document = {"versions": {"allrail": _core.version()}, **tree}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ def command(applied: Applied) -> None:
       allrail apply scenario.yaml --out job --for megatron --for nccl
       allrail apply scenario.yaml --set workload.parallelism.tp=8 --out job
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     output.pairs([(one.target, _line(one)) for one in applied.written])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.cli import output
 from allrail.cli.options import Input
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ def show_columns(result: Result) -> None:
     Args:
         result: What came of it.
     """
-    from allrail.cli import output
-
     row = result.astra_sim or {}
     output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
@@ -86,8 +85,6 @@ def show_beside(beside: BesideAstraSim) -> None:
     Args:
         beside: The columns of both.
     """
-    from allrail.cli import output
-
     output.table(
         ["column", "astra_sim", "allrail", "difference_%"],
         [

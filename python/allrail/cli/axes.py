@@ -12,3 +12,12 @@ SHORT = {
     "coordination": "schedule.coordination",
 }
 """Keys that have an option of their own, by its name."""
+
+
+def short_of(path: str) -> str:
+    """Return the name of a key's option; the key where it has none.
+
+    Args:
+        path: The key.
+    """
+    return next((name for name, key in SHORT.items() if key == path), path)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
+from allrail.cli.device import show
 from allrail.cli.function import function
 from allrail.cli.group import Group
 
@@ -84,8 +85,6 @@ def network(made: Calibration, *, out: Path | None, report: Path | None) -> None
       allrail calibrate network one_node.txt four_nodes.txt -o measured.yaml
       allrail calibrate network ring.txt tree.txt --algorithm ring --algorithm double_binary_tree
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     _show(made.made)
     if out is not None:
         output.note(f"the fabric is in {out}")
@@ -122,8 +121,6 @@ def live(made: Calibration, *, out: Path | None) -> None:
       torchrun --nproc-per-node 4 --no-python allrail calibrate live -o measured.yaml
       torchrun --nnodes 2 --nproc-per-node 8 ... --no-python allrail calibrate live -o measured.yaml
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     _show(made.made)
     for line in made.told or ["no rank, and no pair of ranks, is slower than the others"]:
         output.note(line)
@@ -168,9 +165,6 @@ def device(made: DeviceCalibration, *, out: Path | None) -> None:
       allrail calibrate device --device cpu --seconds 20 -o cpu.json
       allrail simulate step.yaml --set workload.compute.device=mine.json
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-    from allrail.cli.device import show
-
     show(made.fitted)
     for line in (*made.notes, *made.fitted.notes):
         output.note(line)
@@ -179,7 +173,6 @@ def device(made: DeviceCalibration, *, out: Path | None) -> None:
 
 
 def _show(made: Calibrated) -> None:
-    from allrail.cli import output
     from allrail.measure.calibrate.ran import DEFAULT
 
     several = len(made.judged) > 1

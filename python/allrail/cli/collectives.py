@@ -8,7 +8,7 @@ from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count, show_number
 from allrail.cli import output
 from allrail.cli.astra_sim import show_columns
-from allrail.cli.axes import SHORT
+from allrail.cli.axes import short_of
 from allrail.results.network_accuracy import network_error
 
 if TYPE_CHECKING:
@@ -100,9 +100,8 @@ def show_comparison(comparison: Comparison) -> None:
         comparison: The variants; the first is what the others are compared with.
     """
     rows, failed, beside = comparison.compared, comparison.failed, comparison.beside
-    names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
-    header = [names.get(path, path) for path in varied]
+    header = list(map(short_of, varied))
     if "schedule.policy" not in varied:
         header.append("policy")
     if "schedule.order" not in varied:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.base.units import show_number
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ def command(priced: Priced) -> None:
 
     Savings are prices alone: the first fabric's over each one's.
     """
-    from allrail.cli import output
-
     output.table(
         ["fabric", "npus", "switches", "AoC", "DAC", "diameter", "cost_M$", "npus/M$", "savings"],
         [

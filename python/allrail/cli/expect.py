@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def command(expected: Expected, *, report: Path | None) -> None:
       allrail expect dgx-h100 --measured all_reduce.txt --at-least 0.9
       allrail expect --measured all_reduce.txt --report out
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     _show(expected.sizes, expected.notes, expected.found, measured=expected.measured)
     output.note(expected.error)
     if report is not None:
@@ -76,7 +74,6 @@ def command(expected: Expected, *, report: Path | None) -> None:
 
 
 def _show(rows: Any, notes: list[str], found: Judgement, *, measured: bool) -> None:
-    from allrail.cli import output
     from allrail.measure.calibrate.shape import size_text
 
     header = ["bytes", "algorithm", "expected_us", "expected_busbw"]

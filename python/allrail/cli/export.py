@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -48,7 +48,5 @@ def command(told: Told, *, chakra: Path) -> None:
       allrail export scenario.yaml --chakra out --ranks representative
       allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out8
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     counts = [(key, f"{count:,}") for key, count in told.items() if key not in ("folder", "name")]
     output.pairs([("trace", str(chakra / told["name"])), *counts])

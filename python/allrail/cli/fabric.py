@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allrail.base.units import plain_number
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 from allrail.cli.group import Group
 
@@ -28,8 +28,6 @@ def command() -> None:
 @function("fabric.list")
 def list_fabrics(answer: Fabrics) -> None:
     """List the presets."""
-    from allrail.cli import output
-
     rows = []
     for one in answer["fabrics"]:
         if "dimensions" not in one or "device" not in one:
@@ -74,7 +72,6 @@ def show_fabric(shown: Told, *, fabric: str, picture: Path | None, infragraph: P
       allrail fabric show dgx-h100
       allrail fabric show fat-tree-1k --infragraph fat-tree.infragraph.yaml
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
     from allrail.simulation.networks import gbps_of
 
@@ -127,7 +124,6 @@ def advise_fabric(advice: Told, *, fabric: str) -> None:
     For every pair: just enough, over- or under-provisioned (Themis, section 6.3), and the split of
     the same total that suits the baseline best.
     """
-    from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
     from allrail.simulation.graphs import facts
 
@@ -177,8 +173,6 @@ def advise_fabric(advice: Told, *, fabric: str) -> None:
 
 
 def _show_graph(fabric: GraphFabric, shown: Told) -> None:
-    from allrail.cli import output
-
     cables, share = shown["cables"], shown["half_plane_cut_share"]
     working, rate = shown["npus_working"], shown["npus_per_million_usd"]
     failed = "" if working in (None, shown["npus"]) else f", {working:,} of them work"

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError
+from allrail.base.files import check_folder, check_target
 from allrail.base.units import show_count
+from allrail.cli import output
 
 if TYPE_CHECKING:
     from allrail.results.result import CollectivesResult
@@ -25,8 +27,6 @@ def check(folder: Path, *, option: str) -> None:
     Raises:
         InputError: It is a file or lies in one, or nobody may write there.
     """
-    from allrail.base.files import check_folder
-
     check_folder(folder, option=option)
     _check_place(folder.absolute(), folder, option)
 
@@ -58,8 +58,6 @@ def check_file(file: Path, *, option: str) -> None:
         InputError: It is a folder or lies in a file, nobody may write there, or it is there and
             allrail did not write it.
     """
-    from allrail.base.files import check_target
-
     check_target(file, option=option)
     check_journal(file, option=option)
 
@@ -102,8 +100,6 @@ def tell_replaced(folder: Path) -> None:
     Args:
         folder: Where results shall be written.
     """
-    from allrail.cli import output
-
     if (folder / "result.json").exists():
         output.warn(f"`{folder}` held the results of another run; they are replaced")
 
@@ -146,8 +142,6 @@ def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:
         folder: What was written.
         left_out: How many slices the timelines have that were too long.
     """
-    from allrail.cli import output
-
     pictures = sorted(folder.glob("*.png"))
     report = folder / "report.html"
     lines = [f"report    {report}"] if report.exists() else []

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allrail.base.errors import AllrailWarning, InputError
+from allrail.cli import folders, output
 
 if TYPE_CHECKING:
     from allrail.results.answer import Answer
@@ -73,8 +74,6 @@ def function(
 
         @wraps(show)
         def command(**typed: Any) -> None:
-            from allrail.cli import folders, output
-
             if check is not None:
                 check(typed)
             as_json = typed.pop("as_json", False)
@@ -155,7 +154,6 @@ def option_of(parameter: str) -> str:
 @contextmanager
 def _warnings_shown() -> Iterator[None]:
     """Print warnings of functions as the command line's, as they come."""
-    from allrail.cli import output
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, AllrailWarning):

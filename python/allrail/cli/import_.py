@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.base.units import show_count
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -77,8 +77,6 @@ def command(done: Imported, *, out: Path) -> None:
     Repeated over more NPUs, process groups that reach over all ranks of a block grow (replicas),
     the others are repeated with the block (tensor parallel); --grow names them instead.
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     sets = (("kept", done.kept), ("measured", done.measured), ("dropped", done.dropped))
     rows = [
         [what, str(count), _time(done.measured_us.get(kind)), kind]

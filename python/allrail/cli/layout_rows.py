@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count
+from allrail.cli import output
 
 if TYPE_CHECKING:
     from allrail.search.layouts import Job, Ranked
@@ -21,9 +23,6 @@ def show(answer: Layouts) -> None:
     Args:
         answer: What was found.
     """
-    from allrail.base.errors import InputError
-    from allrail.cli import output
-
     fastest = answer.found.ranked[0].step_s
     slow = answer.network.steps_s if answer.network is not None else {}
     rows = []
@@ -66,7 +65,6 @@ def tell(answer: Layouts) -> None:
     Args:
         answer: What was found.
     """
-    from allrail.cli import output
     from allrail.search.layouts.answer import gap, no_tool
     from allrail.search.layouts.choice import WITHIN
 
@@ -111,8 +109,6 @@ def tell(answer: Layouts) -> None:
 
 def _tell_rest(found: Found) -> None:
     """What was not simulated, and what of it may be better."""
-    from allrail.cli import output
-
     if found.stopped:
         open_ = [one for one in found.left if one.bound_s < found.ranked[0].step_s]
         words = (
@@ -138,7 +134,6 @@ def _tell_rest(found: Found) -> None:
 
 def _tell_network(answer: Layouts) -> None:
     """What the recommended layout loses on a slower network; what is better there."""
-    from allrail.cli import output
     from allrail.search.layouts.pessimistic import BUSY
 
     best = answer.best
@@ -167,8 +162,6 @@ def _tell_network(answer: Layouts) -> None:
 
 def _tell_mine(answer: Layouts) -> None:
     """What the layout of `--score` loses by."""
-    from allrail.base.errors import InputError
-    from allrail.cli import output
     from allrail.search.layouts import why_it_loses
 
     mine = answer.mine

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from allrail.base import stdin
 from allrail.base.errors import InputError
+from allrail.cli import folders
 from allrail.results.answer import MAX_SLICES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,8 +23,6 @@ class _Given(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value."""
         if not str(value):
-            from allrail.base.errors import InputError
-
             name = "" if param is None else max(param.opts, key=len)
             shown = str(param and (param.metavar or name)).upper().strip("[]")
             source = name if name.startswith("-") else shown
@@ -45,8 +45,6 @@ class Input(_Given, click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path, or what stands for stdin."""
-        from allrail.base import stdin
-
         if self._spooled and str(value) == str(stdin.STDIN):
             return stdin.spooled()
         return Path(os.fsdecode(super().convert(value, param, ctx)))
@@ -94,8 +92,6 @@ def _checked_by(name: str) -> Callable[[click.Context, click.Parameter, Path | N
     def callback(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
         del ctx
         if path is not None:
-            from allrail.cli import folders
-
             getattr(folders, name)(path, option=param.opts[-1])
         return path
 

@@ -12,6 +12,8 @@ import click
 
 from allrail.base import stdin
 from allrail.base.foreign import in_json, printable
+from allrail.base.units import show_count, show_error
+from allrail.cli.columns import aligned, folded, terminal_width
 from allrail.cli.progress import Progress as Progress  # noqa: PLC0414, commands find it here
 from allrail.cli.progress import aside
 
@@ -33,8 +35,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         header: A name for each column.
         rows: The cells.
     """
-    from allrail.cli.columns import aligned, folded, terminal_width
-
     header = [printable(cell) for cell in header]
     rows = [[printable(cell) for cell in row] for row in rows]
     width = terminal_width(sys.stdout)
@@ -170,8 +170,6 @@ def talk(messages: int, size: int | None) -> str:
         messages: How many.
         size: Of all of them together, in bytes; None if nobody counted.
     """
-    from allrail.base.units import show_count
-
     told = show_count(messages, "message")
     return told if size is None else f"{told}, {size:,} B"
 
@@ -272,7 +270,6 @@ def predicted(
         network: Of each scenario whose fabric has none, what is known of the network's error
             (`network_accuracy.network_error`).
     """
-    from allrail.base.units import show_error
     from allrail.results.network_accuracy import network_lines
 
     for wiring in dict.fromkeys(filter(None, simulated_as)):

@@ -9,7 +9,7 @@ import click
 
 from allrail.base.errors import InputError
 from allrail.base.units import show_count, show_number
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function, option_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ _RUNS = ("alone", "in_place", "together")
 
 
 def _show_mixes(told: dict[str, Any]) -> None:
-    from allrail.cli import output
     from allrail.results.network_accuracy import TRAFFIC
 
     upper, moved = told["upper_level"], told["defragmentation"]
@@ -125,8 +124,6 @@ def _show_mixes(told: dict[str, Any]) -> None:
 
 
 def _show_queue(told: dict[str, Any]) -> None:
-    from allrail.cli import output
-
     output.table(
         ["of_the_jobs", "mean", "median", "p1", "p99", "min", "max"],
         [_row("waiting_s", told["waiting_s"])],
@@ -140,8 +137,6 @@ def _show_queue(told: dict[str, Any]) -> None:
 
 
 def _notes(told: dict[str, Any]) -> None:
-    from allrail.cli import output
-
     fabric = told["fabric"]
     *sides, last = fabric.get("sides") or (fabric["rows"], fabric["columns"])
     grid = " x ".join([*map(str, sides), show_count(last, "board")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allrail.cli import options
+from allrail.cli import layout_rows, options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -121,7 +121,6 @@ def command(answer: Plan | Layouts, *, out: Path | None) -> None:
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --out best.yaml
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --for megatron --fix tp=8
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
     from allrail.results.plans import Plan
 
     if not isinstance(answer, Plan):
@@ -133,14 +132,12 @@ def command(answer: Plan | Layouts, *, out: Path | None) -> None:
 
 
 def _show_layouts(answer: Layouts, out: Path | None) -> None:
-    from allrail.cli import output
-    from allrail.cli.layout_rows import show, tell
     from allrail.scenario import load_any_fabric
 
     for note in answer.unsaid:
         output.note(note)
-    show(answer)
-    tell(answer)
+    layout_rows.show(answer)
+    layout_rows.tell(answer)
     if out is not None:
         output.note(f"the recommended one is in {out}: `allrail simulate {out}`")
     output.predicted(["dims"], calibrated=load_any_fabric(answer.job.fabric).calibrated)
@@ -153,8 +150,6 @@ def show(plan: Plan) -> None:
     Args:
         plan: What was planned.
     """
-    from allrail.cli import output
-
     rows = []
     for index, one in enumerate(plan.plans):
         routes = Counter(_route(chunk) for chunk in one["chunks"])

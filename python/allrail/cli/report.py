@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 _PAGE = "report.html"
@@ -32,6 +32,4 @@ def command(page: Path) -> None:
       allrail report out
       allrail report out --out page.html
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     output.text(f"report    {page}", err=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allrail.cli import options
+from allrail.base.units import plain_number, show_time
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def command(found: Required, *, out: Path | None) -> None:
       allrail require step.yaml --throughput 0.95x-ideal
       allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k,hx2mesh-1k
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     _show(found)
     for words in found.notes:
         output.note(words)
@@ -68,9 +67,6 @@ def command(found: Required, *, out: Path | None) -> None:
 
 
 def _show(found: Required) -> None:
-    from allrail.base.units import plain_number, show_time
-    from allrail.cli import output
-
     target = found.target
     rows = [
         [
@@ -100,8 +96,6 @@ def _reached(target: Target) -> str:
 
 
 def _show_curves(found: Required) -> None:
-    from allrail.cli import output
-
     factors = found.curves[0].factors
     header = ["bandwidth", *(f"{one.name}_%_of_ideal" for one in found.curves)]
     rows = [
@@ -118,9 +112,6 @@ def _show_curves(found: Required) -> None:
 
 
 def _show_fabrics(tried: tuple[Candidate, ...], target: Target) -> None:
-    from allrail.base.units import plain_number
-    from allrail.cli import output
-
     rows = [
         [
             one.fabric,

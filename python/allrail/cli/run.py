@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.base.units import show_count
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ def command(recorded: Recorded) -> None:
     exit status is that of CMD. Afterwards DIR has `trace.json.gz` for ui.perfetto.dev, one process
     a rank. With --json the reports of all ranks are printed as data.
     """
-    from allrail.cli import output
-
     if not recorded.records:
         return
     each = zip(recorded.records, recorded.reports, strict=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allrail.cli import output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -19,6 +20,4 @@ if TYPE_CHECKING:
 @function("schema")
 def command(schema: Told) -> None:
     """Print the JSON schema of a scenario, a fabric, a plan or a job file."""
-    from allrail.cli import output
-
     output.print_json(schema)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.base.units import show_count
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def command(swept: Swept) -> None:
     Results are kept as they come: the same command goes on with a sweep that was interrupted. A
     point that is wrong is a row with its error; the exit status is 1 then.
     """
-    from allrail.cli import output
     from allrail.search.sweeps.known import known_line
 
     show(swept)
@@ -77,7 +76,6 @@ def show(swept: Swept) -> None:
     Args:
         swept: What came of the sweep.
     """
-    from allrail.cli import output
     from allrail.search.sweeps.axes import written
     from allrail.search.sweeps.table import ERROR
 
@@ -130,7 +128,6 @@ def _results(swept: Swept, good: pl.DataFrame) -> list[str]:
 
 
 def _tell_errors(swept: Swept) -> None:
-    from allrail.cli import output
     from allrail.search.sweeps.table import ERROR
 
     wrong = swept.table.filter(swept.table[ERROR].is_not_null())

@@ -9,7 +9,7 @@ from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
 from allrail.cli.astra_sim import show_columns
-from allrail.cli.axes import SHORT
+from allrail.cli.axes import short_of
 from allrail.results.accuracy import lines
 from allrail.simulation.variants import show_value
 
@@ -252,9 +252,8 @@ def _show_what_ifs(result: TrainingResult) -> None:
 
 
 def _show_rows(rows: Sequence[Row], failed: Sequence[FailedRow]) -> None:
-    names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
-    header = [names.get(path, path) for path in varied]
+    header = list(map(short_of, varied))
     trains = [row.result.time_to_train for row in rows]
     priced = any(one is not None and one.cost is not None for one in trains)
     header += ["step_time_us", "speedup", *_RATES]

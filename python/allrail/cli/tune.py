@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.base.errors import show as shown
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def command(tuned: Tuned) -> None:
     They are what its schedulers read: partition, credit, bucket, threshold, cycle; and chunks.
     Bayesian optimisation (Optuna). The first trial is the scenario as it is.
     """
-    from allrail.cli import output
     from allrail.search.tuning.run import finite
 
     best = tuned.best

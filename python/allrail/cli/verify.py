@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allrail.cli import options
+from allrail.cli import options, output
 from allrail.cli.function import function
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def command(verdict: Verdict, *, out: Path | None) -> None:
       allrail verify rec --out measured.yaml --report out
       allrail verify traces/ --fabric dgx-h100
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
-
     output.text(str(verdict))
     if out is not None:
         output.note(f"the fabric as measured is in {out}")

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allrail.base.files import staged_folder
+from allrail.output.frames import write_frame
+from allrail.output.report.style import GRID, HUES, MUTED, WIDTH, style, svg
 from allrail.search.require.bandwidth import Required
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ def write_curves(folder: Path, found: Required) -> None:
     """
     import polars as pl
 
-    from allrail.output.frames import write_frame
-    from allrail.output.report.style import style, svg
-
     rows = [
         (curve.name, factor, step_s, found.ideal_s / step_s)
         for curve in found.curves
@@ -44,8 +43,6 @@ def write_curves(folder: Path, found: Required) -> None:
 
 def _draw(found: Required) -> Figure:
     from matplotlib.figure import Figure
-
-    from allrail.output.report.style import GRID, HUES, MUTED, WIDTH
 
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     axes = figure.add_subplot()

@@ -13,14 +13,13 @@ Analysers take one file a rank: `trace_of` with one actor is such a file.
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from allrail.output.lanes import assign_lanes
+from allrail.output.trace import zipped
 from allrail.results.training_parts import ActorResult, Slice
 from allrail.results.training_result import TrainingResult
 
@@ -162,11 +161,7 @@ def compressed(tree: Mapping[str, Any]) -> bytes:
     head = {key: value for key, value in tree.items() if key != "traceEvents"}
     lines = [json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in events]
     opening = json.dumps(head, ensure_ascii=False)[:-1]
-    text = f'{opening},\n"traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
-    data = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
-        file.write(text.encode())
-    return data.getvalue()
+    return zipped(f'{opening},\n"traceEvents": [\n' + ",\n".join(lines) + "\n]}\n")
 
 
 def _process(

@@ -8,6 +8,8 @@ from typing import Any
 from allrail.base.arguments import checked
 from allrail.base.errors import InputError, did_you_mean
 from allrail.results.answer import Told
+from allrail.scenario import Fabric, GraphFabric, Scenario
+from allrail.scenario.graph import topologies
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -51,17 +53,12 @@ def _schema(of: str) -> dict[str, Any]:
         from allrail.runtime.job import job_schema
 
         return job_schema()
-    from allrail.scenario import Scenario
-
     models = {"scenario": Scenario.model_json_schema, "fabric": _fabric}
     return {"$schema": DIALECT, **models[of]()}
 
 
 def _fabric() -> dict[str, Any]:
     """A fabric of dimensions, or one of the core's topologies with its keys."""
-    from allrail.scenario import Fabric, GraphFabric
-    from allrail.scenario.graph import topologies
-
     dimensions = Fabric.model_json_schema()
     definitions = dimensions.pop("$defs")
     common = GraphFabric.model_json_schema()["properties"]

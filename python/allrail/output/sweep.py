@@ -25,10 +25,6 @@ def write_sweep(swept: Swept, folder: Path) -> None:
     """
     with staged_folder(folder, NAME) as staged:
         write_frame(swept.table, folder=staged, name=NAME)
-        drawn: dict[str, str] = {}
-        for name, figure in pictures(swept).items():
-            drawn[name] = style.svg(figure, name=name)
-            (staged / f"{name}.svg").write_text(drawn[name], encoding="utf-8")
-            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        drawn = style.write(staged, pictures(swept))
         html = page(swept, pictures=drawn, version=_core.version())
         (staged / REPORT).write_text(html, encoding="utf-8")

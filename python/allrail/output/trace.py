@@ -93,7 +93,15 @@ def gzipped(tree: Mapping[str, Any]) -> bytes:
     Args:
         tree: With `traceEvents`.
     """
-    text = json.dumps(tree, separators=(",", ":"), ensure_ascii=False)
+    return zipped(json.dumps(tree, separators=(",", ":"), ensure_ascii=False))
+
+
+def zipped(text: str) -> bytes:
+    """A text as a compressed file; the same text gives the same bytes.
+
+    Args:
+        text: Of the file.
+    """
     data = io.BytesIO()
     with gzip.GzipFile(filename="", fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
         file.write(text.encode())

@@ -53,17 +53,15 @@ def write_traffic(
     each = {name: list(one.raw.get("npu_bandwidths_gbps", ())) for name, one in results.items()}
     each = {name: values for name, values in each.items() if values}
     if each:
-        name, figure = traffic.DISTRIBUTION, traffic.distribution(each)
+        drawn = {traffic.DISTRIBUTION: traffic.distribution(each)}
     else:
-        name, figure = traffic.SHARES, traffic.shares(results)
+        drawn = {traffic.SHARES: traffic.shares(results)}
     with staged_folder(folder, OUTPUT) as staged:
-        svg = style.svg(figure, name=name)
-        (staged / f"{name}.svg").write_text(svg, encoding="utf-8")
-        (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        pictures = style.write(staged, drawn)
         write_frame(traffic_frame(results), folder=staged, name="traffic")
         if each:
             write_frame(npus_frame(each), folder=staged, name="npus")
-        html = page(results, inputs=inputs, pictures={name: svg}, version=_core.version())
+        html = page(results, inputs=inputs, pictures=pictures, version=_core.version())
         (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
 

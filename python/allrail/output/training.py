@@ -123,11 +123,7 @@ def write_training(
     inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     told = [one.to_dict() for one in what_ifs]
     with staged_folder(folder, OUTPUT) as staged:
-        pictures = {}
-        for name, figure in _drawn(results, what_ifs).items():
-            pictures[name] = style.svg(figure, name=name)
-            (staged / f"{name}.svg").write_text(pictures[name], encoding="utf-8")
-            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        pictures = style.write(staged, _drawn(results, what_ifs))
         for name, frame in frames(results, scenarios, what_ifs).items():
             write_frame(frame, folder=staged, name=name)
         _write_traces(staged, results, scenarios)

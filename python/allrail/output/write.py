@@ -67,11 +67,7 @@ def write_results(
         drawn[gantt.NAME] = gantt.gantt(results)
         drawn[activity.NAME] = activity.activity(results)
     with staged_folder(folder, OUTPUT) as staged:
-        pictures = {}
-        for name, figure in drawn.items():
-            pictures[name] = style.svg(figure, name=name)
-            (staged / f"{name}.svg").write_text(pictures[name], encoding="utf-8")
-            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        pictures = style.write(staged, drawn)
         write_frame(results_frame(results), folder=staged, name="results")
         write_frame(dimensions_frame(results), folder=staged, name="dimensions")
         if any(result.timeline for result in results.values()):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from allrail.base.stdin import stem
-from allrail.scenario.astra_sim.source import Source
+from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.source import Source, near_miss
 
 
 class Topology(Enum):
@@ -85,3 +87,26 @@ def fabric_name(path: str | Path) -> str:
         path: The network file.
     """
     return stem(Path(path)) or "network"
+
+
+def check_keys(
+    tree: Mapping[str, object], known: Collection[str], *, source: Source, notes: Notes
+) -> None:
+    """Refuse keys of a network that were mistyped; note others that are not known.
+
+    Args:
+        tree: Of the file.
+        known: The keys of its version.
+        source: The file.
+        notes: Takes what it asks for and is not modelled.
+
+    Raises:
+        InputError: A key is nearly one of those.
+    """
+    for key in tree:
+        if key in known:
+            continue
+        near = near_miss(key, known)
+        if near is not None and near not in tree:
+            raise source.error("there is no such key", at=key, hint=f"did you mean `{near}`?")
+        notes.add(key, "unknown network key")

@@ -16,6 +16,7 @@ from allrail.formats.astra_sim.network import (
     AstraDimension,
     AstraNetwork,
     Topology,
+    check_keys,
     fabric_name,
 )
 from allrail.scenario.astra_sim.notes import Notes
@@ -24,7 +25,6 @@ from allrail.scenario.astra_sim.source import (
     LONGEST_DELAY,
     SMALLEST_BANDWIDTH,
     Source,
-    near_miss,
 )
 
 LISTS = ("topologies-per-dim", "units-count", "links-count", "link-bandwidth", "link-latency")
@@ -65,13 +65,7 @@ def _check_keys(tree: dict[str, object], source: Source, notes: Notes) -> None:
             value=tree["topology-name"],
             hint="write `Hierarchical` and list each dimension in `topologies-per-dim`",
         )
-    for key in tree:
-        if key in KEYS:
-            continue
-        near = near_miss(key, KEYS)
-        if near is not None and near not in tree:
-            raise source.error("there is no such key", at=key, hint=f"did you mean `{near}`?")
-        notes.add(key, "unknown network key")
+    check_keys(tree, KEYS, source=source, notes=notes)
 
 
 def _list(tree: dict[str, object], key: str, source: Source) -> list[object]:

@@ -12,6 +12,7 @@ from allrail.formats.astra_sim.network import (
     TOPOLOGIES,
     AstraDimension,
     AstraNetwork,
+    check_keys,
     fabric_name,
 )
 from allrail.scenario.astra_sim.notes import Notes
@@ -20,7 +21,6 @@ from allrail.scenario.astra_sim.source import (
     LONGEST_DELAY,
     SMALLEST_BANDWIDTH,
     Source,
-    near_miss,
 )
 
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
@@ -37,13 +37,7 @@ def read_network_v2(tree: dict[str, object], *, source: Source, notes: Notes) ->
     Raises:
         InputError: Anything in it is wrong.
     """
-    for key in tree:
-        if key in KEYS:
-            continue
-        near = near_miss(key, KEYS)
-        if near is not None and near not in tree:
-            raise source.error("there is no such key", at=key, hint=f"did you mean `{near}`?")
-        notes.add(key, "unknown network key")
+    check_keys(tree, KEYS, source=source, notes=notes)
     lists = {key: _list(tree, key, source) for key in KEYS}
     count = len(lists["topology"])
     if count == 0:

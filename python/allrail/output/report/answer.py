@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allrail.base.files import staged_folder
+from allrail.output.frames import write_frame
 from allrail.output.report import (
     bandwidth,
     calibration_page,
@@ -22,6 +24,7 @@ from allrail.output.report import (
 )
 from allrail.output.report.document import Page
 from allrail.output.report.rendering import render
+from allrail.output.write import MADE_BY, OUTPUT, REPORT_FILE, RESULT_FILE, check_folder, write_json
 
 Told = Mapping[str, Any]
 
@@ -77,16 +80,6 @@ def write(folder: Path, kind: str, told: Told) -> None:
     import polars as pl
 
     from allrail import _core
-    from allrail.base.files import staged_folder
-    from allrail.output.frames import write_frame
-    from allrail.output.write import (
-        MADE_BY,
-        OUTPUT,
-        REPORT_FILE,
-        RESULT_FILE,
-        check_folder,
-        write_json,
-    )
 
     check_folder(folder)
     # As whoever reads the file sees it.

@@ -25,6 +25,7 @@ from allrail.output.report.document import (
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
 from allrail.output.report.rendering import render
+from allrail.output.report.style import lighter
 from allrail.output.report.timeline import Bar, Row, left_out, timeline
 from allrail.output.trace import SHORT
 from allrail.results.compared import alike, equally_fast, fastest, leaders, speedup
@@ -343,8 +344,6 @@ def _palette() -> list[str]:
 
 
 def _lighter(colour: str, amount: float) -> str:
-    from allrail.output.report.style import lighter
-
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     return _hex(*lighter((red, green, blue), amount=amount))
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from allrail.base.units import show_count, show_number
 from allrail.output.report.document import Cell, Chart, Section, Table
 from allrail.output.report.points import data as points_data
+from allrail.scenario import GraphFabric
 
 MOST_POINTS = 10_000
 T = TypeVar("T")
@@ -78,7 +79,6 @@ def priced(
         rates: Throughput by name.
         inputs: The scenario of each result, as plain values.
     """
-    from allrail.scenario import GraphFabric
     from allrail.simulation.graphs import count
 
     costs: dict[str, float | None] = {}

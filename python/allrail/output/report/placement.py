@@ -6,8 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.base.files import staged_folder, yaml_text
 from allrail.base.units import show_count, show_number
+from allrail.output.frames import write_frame
 from allrail.output.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
+from allrail.output.write import MADE_BY, OUTPUT, REPORT_FILE, RESULT_FILE, check_folder, write_json
 from allrail.simulation.placed import placed_jobs
 
 if TYPE_CHECKING:
@@ -41,18 +44,8 @@ def write(folder: Path, told: dict[str, Any], *, where: Whereabouts | None = Non
     import polars as pl
 
     from allrail import _core
-    from allrail.base.files import staged_folder, yaml_text
-    from allrail.output.frames import write_frame
     from allrail.output.report import style as pictures
     from allrail.output.report.placement_page import page
-    from allrail.output.write import (
-        MADE_BY,
-        OUTPUT,
-        REPORT_FILE,
-        RESULT_FILE,
-        check_folder,
-        write_json,
-    )
 
     check_folder(folder)
     drawn, tables = {}, {}
@@ -96,10 +89,7 @@ def write(folder: Path, told: dict[str, Any], *, where: Whereabouts | None = Non
             (staged / JOBS).mkdir()
             for name, scenario in scenarios(where).items():
                 (staged / JOBS / name).write_text(yaml_text(scenario), encoding="utf-8")
-        svgs = {name: pictures.svg(figure, name=name) for name, figure in drawn.items()}
-        for name, figure in drawn.items():
-            (staged / f"{name}.svg").write_text(svgs[name], encoding="utf-8")
-            (staged / f"{name}.png").write_bytes(pictures.png(figure, name=name))
+        svgs = pictures.write(staged, drawn)
         for name, rows in tables.items():
             write_frame(pl.DataFrame(rows, infer_schema_length=None), folder=staged, name=name)
         html = page(told, pictures=svgs, version=_core.version())

@@ -11,7 +11,12 @@ from allrail.base.errors import InputError
 from allrail.base.files import write_bytes, write_text
 from allrail.output import notebook, plots
 from allrail.output.report import answer as folders
+from allrail.output.report.style import svg
+from allrail.output.write import OUTPUT
+from allrail.output.write import write_results as write_collectives
+from allrail.results.accuracy import line_of
 from allrail.results.table import Table
+from allrail.scenario import load_any_fabric, load_scenario
 from allrail.simulation.graphs import GraphLike, graph_fabric
 from allrail.simulation.placed import Whereabouts
 
@@ -86,8 +91,6 @@ def write_results(
     scenarios = {name: one.scenario for name, one in results.items()}
     some: Any = results
     if kind == "collective":
-        from allrail.output.write import write_results as write_collectives
-
         write_collectives(folder, results=some, scenarios=scenarios)
     elif kind == "workload":
         from allrail.output.training import write_training
@@ -110,7 +113,6 @@ def write_columns(folder: Path, rows: list[dict[str, str]]) -> None:
         InputError: The file cannot be written.
     """
     from allrail.formats.astra_sim import columns_csv
-    from allrail.output.write import OUTPUT
 
     write_bytes(folder / ASTRA_SIM, columns_csv(*rows).encode(), output=OUTPUT)
 
@@ -126,7 +128,6 @@ def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: It is no graph fabric, too large to be drawn, or the file cannot be written.
     """
-    from allrail.output.report.style import svg
     from allrail.output.report.topology import NAME, topology
 
     path = Path(path)
@@ -203,8 +204,6 @@ def _calibration(answer: Any, folder: Path) -> None:
 
 
 def _layouts(answer: Any, folder: Path) -> None:
-    from allrail.results.accuracy import line_of
-    from allrail.scenario import load_any_fabric, load_scenario
     from allrail.search.layouts.answer import tree_of
     from allrail.search.layouts.written import job_tree
 

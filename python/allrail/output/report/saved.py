@@ -14,7 +14,10 @@ from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
 from allrail.base.files import write_text
 from allrail.output.report.answer import KINDS, html
-from allrail.output.write import MADE_BY, RESULT_FILE
+from allrail.output.write import MADE_BY, PICTURES, RESULT_FILE
+from allrail.results.result import CollectivesResult
+from allrail.results.traffic_result import TrafficResult
+from allrail.results.training_result import TrainingResult
 from allrail.scenario.text import read_bytes, read_json
 
 _LARGEST = 1 << 30
@@ -160,8 +163,6 @@ def _inputs(tree: Mapping[str, Any]) -> dict[str, Any]:
 def _collectives(folder: Path, tree: Mapping[str, Any]) -> str:
     from allrail import _core
     from allrail.output.report.collectives_page import page
-    from allrail.output.write import PICTURES
-    from allrail.results.result import CollectivesResult
 
     return page(
         {name: CollectivesResult.from_dict(one) for name, one in _trees(folder, tree).items()},
@@ -176,7 +177,6 @@ def _training(folder: Path, tree: Mapping[str, Any]) -> str:
     from allrail.output.report.training import PICTURES
     from allrail.output.report.training_page import page
     from allrail.output.training import describe
-    from allrail.results.training_result import TrainingResult
 
     return page(
         {name: TrainingResult.from_dict(one) for name, one in _trees(folder, tree).items()},
@@ -190,7 +190,6 @@ def _training(folder: Path, tree: Mapping[str, Any]) -> str:
 def _traffic(folder: Path, tree: Mapping[str, Any]) -> str:
     from allrail import _core
     from allrail.output.report.traffic_page import TITLES, page
-    from allrail.results.traffic_result import TrafficResult
 
     return page(
         {one["name"]: TrafficResult.from_dict(one["result"]) for one in tree["results"]},

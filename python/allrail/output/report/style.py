@@ -7,8 +7,9 @@ own variables, so that an embedded picture follows light and dark mode.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.base.foreign import printable
@@ -98,6 +99,21 @@ def png(figure: Figure, *, name: str) -> bytes:
     with style(name):
         figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
     return data.getvalue()
+
+
+def write(folder: Path, figures: Mapping[str, Figure]) -> dict[str, str]:
+    """Write figures as SVG and PNG; returns the text of the SVG files.
+
+    Args:
+        folder: Where.
+        figures: By the name of their files.
+    """
+    texts = {}
+    for name, figure in figures.items():
+        texts[name] = svg(figure, name=name)
+        (folder / f"{name}.svg").write_text(texts[name], encoding="utf-8")
+        (folder / f"{name}.png").write_bytes(png(figure, name=name))
+    return texts
 
 
 def _show_names(figure: Figure) -> None:
