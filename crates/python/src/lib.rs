@@ -322,8 +322,9 @@ fn orders() -> String {
 /// The worlds: name, about, whether they carry messages.
 #[pyfunction]
 fn worlds() -> String {
-    let rows = WORLDS.iter().map(|(kind, name, about)| {
-        json!({ "name": name, "about": about, "messages": kind.carries_messages() })
+    let rows = WORLDS.iter().map(|model| {
+        let messages = model.kind.carries_messages();
+        json!({ "name": model.tag, "about": model.about, "messages": messages })
     });
     Value::from_iter(rows).to_string()
 }

@@ -11,7 +11,8 @@
 //! - `agreed_starts`: when collectives start that ranks have to agree on.
 //! - `judge`: a collective alone in the network model that will carry it. `order_in_world`: a planned order, fixed
 //!   by such runs. `finalists`: the best of several plans, found by them.
-//! - `world_settings`: a world of messages with its settings.
+//! - `on_graph`: the network models that run on a graph, one file each. `world_settings`: a network of messages with
+//!   its settings.
 //! - [`training`]: all of that for training steps.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
@@ -31,6 +32,7 @@ pub mod jobs;
 mod judge;
 pub mod keys;
 pub mod lowering;
+mod on_graph;
 mod order_in_world;
 mod outcome;
 pub mod plan_file;

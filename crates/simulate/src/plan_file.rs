@@ -42,8 +42,8 @@ impl PlanFile {
         }
         for plan in &file.plans {
             plan.check()?;
-            if !WORLDS.iter().any(|(_, tag, _)| *tag == plan.order_made_in) {
-                let known: Vec<&str> = WORLDS.iter().map(|(_, tag, _)| *tag).collect();
+            if !WORLDS.iter().any(|model| model.tag == plan.order_made_in) {
+                let known: Vec<&str> = WORLDS.iter().map(|model| model.tag).collect();
                 return Err(field(
                     "plan.order_made_in",
                     &plan.order_made_in,
@@ -69,9 +69,7 @@ impl PlanFile {
     /// The order in which dimensions serve stages, where a scenario asks for `order`.
     #[must_use]
     pub(crate) fn order(&self, order: Order, world: WorldKind) -> Order {
-        let here = self.plans.iter().all(|plan| {
-            WORLDS.iter().any(|(kind, tag, _)| *kind == world && *tag == plan.order_made_in)
-        });
+        let here = self.plans.iter().all(|plan| plan.order_made_in == world.tag());
         self.free_order.filter(|_| here && order.keeps_to_plans()).unwrap_or(order)
     }
 

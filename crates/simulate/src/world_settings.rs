@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use allrail_core::{Bytes, counted};
 use allrail_fabric::Fabric;
-use allrail_fabric::graph::Graph;
-use allrail_fabric::routing::{Adaptive, Routing};
-use allrail_world::flows::{Flows, Splitting};
-use allrail_world::packets::{Packets, Settings as PacketSettings};
+use allrail_world::flows::Splitting;
+use allrail_world::packets::Settings as PacketSettings;
 use allrail_world::{Links, OnePlane, World};
 
 use crate::error::SimulateError;
 use crate::lowering::Lowering;
-use crate::scenario::{Topology, WorldKind};
+use crate::on_graph::OnGraph;
+use crate::scenario::{Network, Topology, WorldKind};
 
 /// What carries messages, and how it is handed them.
 #[derive(Clone, Debug)]
@@ -30,44 +29,35 @@ pub(crate) struct WorldSettings<'a> {
 }
 
 impl WorldSettings<'_> {
-    /// The graph that `flows` and `packets` run on, and how many planes are alike.
+    /// The network that carries the messages of `lowering` on `fabric`, empty.
     ///
     /// # Errors
-    /// The graph is not whole, or too large.
-    pub(crate) fn graph(&self, fabric: &Fabric) -> Result<(Graph, u64), SimulateError> {
-        match self.topology {
-            Some(Topology(topology, _)) => Ok((topology.simulated()?, topology.counts().planes)),
-            None => Ok((fabric.graph()?, 1)),
-        }
-    }
-
-    /// The world that carries the messages of `lowering` on `fabric`, empty.
-    ///
-    /// # Errors
-    /// It would be too large: names the field.
+    /// The graph is not whole, or the network would be too large: names the field.
     pub(crate) fn of_messages(
         &self,
         fabric: &Fabric,
         lowering: &Lowering,
     ) -> Result<Box<dyn World>, SimulateError> {
-        if self.kind == WorldKind::Links {
-            check_links(fabric, lowering)?;
-            return Ok(Box::new(Links::new(fabric)));
-        }
-        let (graph, planes) = self.graph(fabric)?;
-        let graph = Arc::new(graph);
-        if self.kind == WorldKind::Flows {
-            let takes_detours = self.topology.is_some_and(|Topology(one, _)| one.takes_detours());
-            let detours = takes_detours && self.paths == Splitting::Ideal;
-            let world = Flows::with_detours(&graph, self.paths, detours);
-            return Ok(Box::new(OnePlane { world, planes }));
-        }
-        let routing = match self.topology {
-            Some(Topology(topology, _)) => topology.routing(&graph)?,
-            None => Box::new(Adaptive::new(&graph)?) as Box<dyn Routing>,
+        let model = match self.kind.network() {
+            Network::Dimensions => unreachable!("messages are planned where they are carried"),
+            Network::Links => {
+                check_links(fabric, lowering)?;
+                return Ok(Box::new(Links::new(fabric)));
+            }
+            Network::Graph(model) => model,
         };
-        let world = Packets::new(graph, routing, &self.packets, self.seed)?;
-        Ok(Box::new(OnePlane { world, planes }))
+        let dimensions = || Topology::of_dimensions(fabric);
+        let Topology(topology, _) = self.topology.cloned().unwrap_or_else(dimensions);
+        let graph = Arc::new(topology.simulated()?);
+        let on = OnGraph {
+            topology: &*topology,
+            graph: &graph,
+            paths: self.paths,
+            packets: &self.packets,
+            seed: self.seed,
+        };
+        let world = model.build(&on)?.world;
+        Ok(Box::new(OnePlane { world, planes: topology.counts().planes }))
     }
 }
 

@@ -37,8 +37,8 @@ pub(crate) fn check(send_ahead: Bytes, world: WorldKind) -> Result<(), SimulateE
     if send_ahead == Bytes::default() || world.sends_in_order() {
         return Ok(());
     }
-    let having = WORLDS.iter().filter(|(kind, ..)| kind.sends_in_order());
-    let having: Vec<String> = having.map(|(_, tag, _)| format!("`{tag}`")).collect();
+    let having = WORLDS.iter().filter(|model| model.kind.sends_in_order());
+    let having: Vec<String> = having.map(|model| format!("`{}`", model.tag)).collect();
     let why = format!(
         "in `{}` messages of one sender share its links, and none waits behind another",
         world.tag()

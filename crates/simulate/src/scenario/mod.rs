@@ -27,7 +27,8 @@ pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Sc
 pub use topology::Topology;
 pub use traffic::{COUNT, Pattern, SEGMENTS, Traffic, WINDOW, packets_schema};
 pub use training::{Part, Training, WhatIf};
-pub use world_kind::{WORLDS, WorldKind};
+pub(crate) use world_kind::Network;
+pub use world_kind::{NetworkModel, WORLDS, WorldKind};
 
 /// A simulation's whole input.
 #[derive(Clone, Debug)]

@@ -1,9 +1,13 @@
 //! The network models: the key `world`.
+//!
+//! A new one is a variant and its row in [`WORLDS`]; on a graph, also a file in `on_graph`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The worlds.
+use crate::on_graph::{GraphModel, flows, packets};
+
+/// The network models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorldKind {
@@ -18,52 +22,87 @@ pub enum WorldKind {
     Packets,
 }
 
-/// Every world: tag and one line for the docs.
-pub const WORLDS: &[(WorldKind, &str, &str)] = &[
-    (
-        WorldKind::Dims,
-        "dims",
-        "each dimension is one server; the cost does not depend on the number of NPUs",
-    ),
-    (
-        WorldKind::Links,
-        "links",
-        "every link serves whole messages first come, first served, store and forward",
-    ),
-    (
-        WorldKind::Flows,
-        "flows",
-        "messages share the links of a graph max-min fairly, over one path or several",
-    ),
-    (
-        WorldKind::Packets,
-        "packets",
-        "input-queued switches with virtual channels, credits and adaptive routing",
-    ),
+/// What a network model is made of.
+#[derive(Clone, Copy)]
+pub(crate) enum Network {
+    /// One server for each dimension of each class of ranks.
+    Dimensions,
+    /// The links of every dimension, each a server.
+    Links,
+    /// Cables and switches of a graph.
+    Graph(&'static dyn GraphModel),
+}
+
+/// What there is to say of a network model.
+pub struct NetworkModel {
+    /// Which.
+    pub kind: WorldKind,
+    /// Its name in scenario files.
+    pub tag: &'static str,
+    /// One line for the docs.
+    pub about: &'static str,
+    /// What it is made of.
+    network: Network,
+}
+
+/// Every network model.
+pub const WORLDS: &[NetworkModel] = &[
+    NetworkModel {
+        kind: WorldKind::Dims,
+        tag: "dims",
+        about: "each dimension is one server; the cost does not depend on the number of NPUs",
+        network: Network::Dimensions,
+    },
+    NetworkModel {
+        kind: WorldKind::Links,
+        tag: "links",
+        about: "every link serves whole messages first come, first served, store and forward",
+        network: Network::Links,
+    },
+    NetworkModel {
+        kind: WorldKind::Flows,
+        tag: "flows",
+        about: "messages share the links of a graph max-min fairly, over one path or several",
+        network: Network::Graph(&flows::Model),
+    },
+    NetworkModel {
+        kind: WorldKind::Packets,
+        tag: "packets",
+        about: "input-queued switches with virtual channels, credits and adaptive routing",
+        network: Network::Graph(&packets::Model),
+    },
 ];
 
 impl WorldKind {
+    fn model(self) -> &'static NetworkModel {
+        WORLDS.iter().find(|model| model.kind == self).expect("every network model is listed")
+    }
+
     /// The tag in scenario files.
     #[must_use]
     pub fn tag(self) -> &'static str {
-        WORLDS.iter().find(|(kind, ..)| *kind == self).expect("every world is listed").1
+        self.model().tag
+    }
+
+    pub(crate) fn network(self) -> Network {
+        self.model().network
     }
 
     /// Whether it carries messages between ranks, and not stages of classes of ranks.
     #[must_use]
     pub fn carries_messages(self) -> bool {
-        self != Self::Dims
+        !matches!(self.network(), Network::Dimensions)
     }
 
     /// Whether it has every link of a graph as it is, and not one width for all of a dimension.
     #[must_use]
     pub fn has_every_link(self) -> bool {
-        matches!(self, Self::Flows | Self::Packets)
+        matches!(self.network(), Network::Graph(_))
     }
 
     /// Whether what a rank hands to a link is sent in that order, and does not share it.
     #[must_use]
     pub fn sends_in_order(self) -> bool {
-        matches!(self, Self::Dims | Self::Links)
+        !self.has_every_link()
     }
 }

@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use allrail_collective::grid::Half;
 use allrail_core::{Bytes, Time, counted, either};
-use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
 use allrail_fabric::routing::FARTHEST;
 use allrail_fabric::topologies::GraphTopology;
-use allrail_world::flows::{Flows, Phases, Splitting};
-use allrail_world::packets::Packets;
+use allrail_world::flows::{Phases, Splitting};
+use allrail_world::packets::Statistics;
 
 use super::driver::{Carried, Demand, carry_out};
 use super::lists::{Lists, Timed};
@@ -20,8 +19,10 @@ use super::{draw, phases};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::error::field;
-use crate::scenario::WorldKind;
-use crate::scenario::{COUNT, Pattern, Topology, Traffic, TrafficScenario, WINDOW};
+use crate::on_graph::{Built, OnGraph};
+use crate::scenario::{
+    COUNT, Network, Pattern, Topology, Traffic, TrafficScenario, WINDOW, WorldKind,
+};
 
 /// Ways round by any switch take about 24 bytes for each pair of switches.
 const MOST_DETOURS: u64 = 1 << 27;
@@ -98,7 +99,7 @@ pub(super) struct PatternResult {
     /// What an NPU must send, or receive, in any collective of this kind.
     pub(super) least_bytes: Option<f64>,
     pub(super) messages: u64,
-    pub(super) packets: Option<Packets>,
+    pub(super) packets: Option<Statistics>,
     /// Of each NPU that sends, the bytes and when the last one arrived.
     pub(super) each: Vec<(u64, Time)>,
     pub(super) phases: Option<(u32, u32)>,
@@ -210,37 +211,31 @@ impl TrafficRun<'_> {
         &mut self,
         demand: &mut dyn Demand,
         observer: Observer<'_>,
-    ) -> Result<(Carried, Option<Packets>), SimulateError> {
-        match self.scenario.world {
-            WorldKind::Dims | WorldKind::Links => {
-                unreachable!("a read scenario's world has cables")
+    ) -> Result<(Carried, Option<Statistics>), SimulateError> {
+        let Network::Graph(model) = self.scenario.world.network() else {
+            unreachable!("the network model of a read scenario has cables");
+        };
+        let on = OnGraph {
+            topology: self.topology,
+            graph: &self.graph,
+            paths: self.splitting(),
+            packets: &self.scenario.packets,
+            seed: self.scenario.seed,
+        };
+        let Built { mut world, routing } = model.build(&on)?;
+        self.routing = routing;
+        self.built = Some(Instant::now());
+        let carried = carry_out(&mut *world, demand, observer).map_err(|error| {
+            match (error, world.stalled()) {
+                (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
+                    let waits = format!("{waits}\n{cycle}");
+                    SimulateError::Stalled { time_us, waits, hint }
+                }
+                (error, _) => error,
             }
-            WorldKind::Flows => {
-                let (splitting, detours) = (self.splitting(), self.detours());
-                let mut world = Flows::with_detours(&self.graph, splitting, detours);
-                self.built = Some(Instant::now());
-                Ok((carry_out(&mut world, demand, observer)?, None))
-            }
-            WorldKind::Packets => {
-                let routing = self.topology.routing(&self.graph)?;
-                self.routing = Some((routing.about(), routing.channels()));
-                let (settings, seed) = (&self.scenario.packets, self.scenario.seed);
-                let mut world = Packets::new(self.graph.clone(), routing, settings, seed)
-                    .map_err(in_packets)?;
-                self.built = Some(Instant::now());
-                let carried = carry_out(&mut world, demand, observer).map_err(|error| {
-                    match (error, world.stalled()) {
-                        (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
-                            let waits = format!("{waits}\n{cycle}");
-                            SimulateError::Stalled { time_us, waits, hint }
-                        }
-                        (error, _) => error,
-                    }
-                })?;
-                world.check_empty();
-                Ok((carried, Some(world)))
-            }
-        }
+        })?;
+        world.check_empty();
+        Ok((carried, world.statistics()))
     }
 
     fn all_to_all(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
@@ -375,12 +370,4 @@ impl TrafficRun<'_> {
             ..PatternResult::default()
         })
     }
-}
-
-/// The world does not know under which key its settings stand.
-fn in_packets(mut error: FabricError) -> FabricError {
-    if let Some(key) = error.field.strip_prefix("world.") {
-        error.field = format!("packets.{key}");
-    }
-    error
 }

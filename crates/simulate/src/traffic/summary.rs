@@ -3,7 +3,7 @@
 use allrail_core::{Bytes, Time};
 use allrail_fabric::graph::NodeId;
 use allrail_world::flows::Splitting;
-use allrail_world::packets::{Packets, Statistics};
+use allrail_world::packets::Statistics;
 
 use super::result::{
     Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
@@ -49,8 +49,7 @@ impl TrafficRun<'_> {
             && !(traffic.pattern == Pattern::AllToAll && barrier);
         let ran = self.built.unwrap_or(self.begin).elapsed().as_secs_f64();
         let building = self.built.map_or(0.0, |built| (built - self.begin).as_secs_f64());
-        let statistics = outcome.packets.as_ref().map(Packets::statistics);
-        let hops = statistics.as_ref().map(|s| s.packet_hops as f64 / ran);
+        let hops = outcome.packets.as_ref().map(|s| s.packet_hops as f64 / ran);
         Ok(TrafficResult {
             pattern: traffic.pattern.tag(),
             world: tag(&self.scenario.world),
@@ -81,7 +80,7 @@ impl TrafficRun<'_> {
             message_latency_us: outcome.latencies,
             messages: outcome.messages,
             built: self.built(),
-            packets: statistics.map(|s| self.packets(&s, outcome.simulated)),
+            packets: outcome.packets.as_ref().map(|s| self.packets(s, outcome.simulated)),
             simulated_as: self.topology.simulated_as(),
             notes: std::mem::take(&mut self.notes),
             host: TrafficHost {

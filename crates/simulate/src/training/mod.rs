@@ -1,7 +1,8 @@
 //! Training steps in virtual time. The folders are the way of a step:
 //!
 //! 1. `scenario`: what of it is checked first; [`part`]: the NPUs of the fabric that it takes; `job`: its step graph;
-//!    [`run()`] leads from it to a result.
+//!    [`run()`] leads from it to a result. `step_run`: what a run is made of; `network`: one file for each kind of network;
+//!    `drive`: runs the graph on a communicator.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers; `agreements`: what
@@ -16,19 +17,21 @@ mod agreements;
 mod apart;
 pub mod bound;
 pub mod communicator;
+mod drive;
 pub mod driver;
 mod facts;
 pub mod gradients;
 mod job;
 mod lists;
+mod network;
 pub mod outcome;
-pub(crate) mod packet_size;
 pub mod part;
 pub mod players;
 mod ranking;
 mod run;
 mod scenario;
 mod sparse;
+mod step_run;
 
 pub use bound::{Bound, BoundResult, bound};
 pub use job::{BuiltJob, graph_of};

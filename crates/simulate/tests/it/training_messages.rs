@@ -19,8 +19,8 @@ use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
 use allrail_simulate::training::communicator::{Ask, Communicator, Event, Submission};
 use allrail_simulate::training::players::Players;
 use allrail_workload::{Actor, Builder, Group, Node, Part, Pass, Purpose, StepGraph, Work};
-use allrail_world::Links;
 use allrail_world::flows::Splitting;
+use allrail_world::{Flows, Links, OnePlane, Packets};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -105,6 +105,11 @@ impl OnGraph {
         }
     }
 
+    fn flows(&self) -> Box<OnePlane<Flows>> {
+        let world = Flows::new(&self.network.graph, Splitting::Ecmp);
+        Box::new(OnePlane { world, planes: self.network.planes })
+    }
+
     /// When each was over; messages and bytes given to the world.
     fn run(&self, asks: &[Ask], steady: bool) -> (Vec<Time>, (u64, u64)) {
         let players = Players::ranks(&self.graph, &self.sizes).expect("players");
@@ -117,12 +122,10 @@ impl OnGraph {
             sizes: &self.sizes,
             reducing: self.network.topology.reduces().map(|_| &*self.network.graph),
         };
-        let splitting = Splitting::Ecmp;
-        let world = Box::new(self.network.flows(splitting));
         let mut communicator =
-            RankCommunicator::new(&self.graph, &players, wiring, world, self.overhead);
+            RankCommunicator::new(&self.graph, &players, wiring, self.flows(), self.overhead);
         if steady {
-            communicator = communicator.steady(self.network.latency(splitting));
+            communicator = communicator.steady(self.network.latency(Splitting::Ecmp));
         }
         let ends = carry(&mut communicator, asks);
         (ends, communicator.carried())
@@ -236,7 +239,7 @@ fn switches_that_do_not_sum_are_refused() {
             sizes: &run.sizes,
             reducing: run.network.topology.reduces().map(|_| &*run.network.graph),
         };
-        let world = Box::new(run.network.flows(Splitting::Ecmp));
+        let world = run.flows();
         let mut communicator =
             RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
         let error = communicator.prepare(ask(Operation::AllReduce, 1, 0)).expect_err("refused");
@@ -396,7 +399,7 @@ fn what_cannot_run_is_refused_with_its_group() {
         sizes: &run.sizes,
         reducing: None,
     };
-    let world = Box::new(run.network.flows(Splitting::Ecmp));
+    let world = run.flows();
     let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     // Four ranks in a row are a grid of 2 x 2.
     communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
@@ -407,7 +410,7 @@ fn what_cannot_run_is_refused_with_its_group() {
         sizes: &run.sizes,
         reducing: None,
     };
-    let world = Box::new(run.network.flows(Splitting::Ecmp));
+    let world = run.flows();
     let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     let refused =
         communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect_err("no such").report();
@@ -515,7 +518,12 @@ fn packets_carry_the_same_collective() {
     let run = OnGraph::new(torus(4, 4), &[4, 4], &[0, 1], "ring");
     let players = Players::ranks(&run.graph, &run.sizes).expect("players");
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
-    let world = run.network.packets(&Default::default(), 0).expect("a world");
+    let world = {
+        let GraphNetwork { topology, graph, planes } = &run.network;
+        let routing = topology.routing(graph).expect("a routing");
+        let world = Packets::new(graph.clone(), routing, &Default::default(), 0);
+        OnePlane { world: world.expect("a world"), planes: *planes }
+    };
     let wiring = Wiring::Graph {
         places: &places,
         algorithms: &run.algorithms,

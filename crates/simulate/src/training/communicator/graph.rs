@@ -10,10 +10,11 @@ use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::GraphTopology;
 use allrail_workload::SlowLinks;
 use allrail_world::flows::{Flows, Splitting};
-use allrail_world::packets::{Packets, Settings};
+use allrail_world::packets::Settings;
 use allrail_world::{OnePlane, Submission, Transfer, World};
 
 use crate::SimulateError;
+use crate::on_graph::{GraphModel, OnGraph};
 use crate::scenario::{MessageSettings, Placement};
 use crate::traffic::check_size;
 use crate::training::communicator::ranks::Latency;
@@ -63,26 +64,20 @@ impl GraphNetwork {
         Ok(format!("slow cables, with {factor} of their bandwidth: {count} of {all} in a plane"))
     }
 
-    /// The world `flows`; under [`Splitting::Ideal`] with ways round, where the topology takes them.
-    #[must_use]
-    pub fn flows(&self, splitting: Splitting) -> OnePlane<Flows> {
-        let detours = splitting == Splitting::Ideal && self.topology.takes_detours();
-        let world = Flows::with_detours(&self.graph, splitting, detours);
-        OnePlane { world, planes: self.planes }
-    }
-
-    /// The world `packets`.
+    /// An empty network of a model.
     ///
     /// # Errors
     /// No routing fits, or a setting is out of range.
-    pub fn packets(
+    pub(crate) fn world(
         &self,
-        settings: &Settings,
+        model: &dyn GraphModel,
+        paths: Splitting,
+        packets: &Settings,
         seed: u64,
-    ) -> Result<OnePlane<Packets>, SimulateError> {
-        let routing = self.topology.routing(&self.graph)?;
-        let world = Packets::new(self.graph.clone(), routing, settings, seed)?;
-        Ok(OnePlane { world, planes: self.planes })
+    ) -> Result<Box<dyn World>, SimulateError> {
+        let (topology, graph) = (&*self.topology, &self.graph);
+        let world = model.build(&OnGraph { topology, graph, paths, packets, seed })?.world;
+        Ok(Box::new(OnePlane { world, planes: self.planes }))
     }
 
     /// What a result should say of it; `apart`: the NPUs of the job are not the first ones.

@@ -6,7 +6,6 @@ use allrail_collective::Operation;
 use allrail_collective::model::topology_aware;
 use allrail_core::{Bytes, DimensionId, Time, counted};
 use allrail_fabric::Dimension;
-use allrail_schedule::Request;
 use allrail_workload::{Group, Pass, StepGraph, Work};
 
 use crate::SimulateError;
@@ -16,7 +15,6 @@ use crate::scenario::tag;
 use crate::training::communicator::{Ask, Communicator, Span};
 use crate::training::driver::Outcome;
 use crate::training::driver::record::Ran;
-use crate::training::job::BuiltJob;
 use crate::training::outcome::account::{Account, means};
 use crate::training::outcome::links::{self, Wires};
 use crate::training::outcome::path::{self, What};
@@ -24,6 +22,7 @@ use crate::training::outcome::result::{
     ActorResult, CoordinatorsResult, MemoryResult, SpanResult, TrainingResult,
 };
 use crate::training::players::Players;
+use crate::training::step_run::StepRun;
 
 /// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
 fn too_fast(reached: f64) -> Option<String> {
@@ -57,18 +56,15 @@ fn above_all(dimension: &DimensionResult) -> Option<String> {
     ))
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
 pub(crate) fn summarise(
-    job: &BuiltJob<'_>,
-    scenario: &TrainingScenario,
-    request: &Request,
+    run: &StepRun<'_>,
     players: &Players,
     outcome: &Outcome,
     communicator: &mut dyn Communicator,
     spans: &[Span],
     wires: Option<&Wires<'_>>,
-    timeline: bool,
 ) -> Result<TrainingResult, SimulateError> {
+    let &StepRun { job, scenario, ref request, timeline, .. } = run;
     let ends = &outcome.ends;
     let end = ends[ends.len() - 1];
     let several = ends.len() > 1;
