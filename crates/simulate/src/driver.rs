@@ -101,20 +101,7 @@ pub fn run(
         now = next;
         while starts.next_time() == Some(now) {
             let Some((_, collective)) = starts.pop() else { break };
-            let lowered = Rc::clone(&lowering.collectives[collective]);
-            let (members, tag) = (Rc::clone(&members), collective as u64);
-            let priority = job.priorities[collective];
-            let overhead = Time::ZERO;
-            let cargo = Cargo {
-                lowered,
-                members,
-                communicator: ALONE,
-                priority,
-                overhead,
-                tag,
-                tell_left: false,
-            };
-            executors.carry(now, cargo);
+            executors.carry(now, cargo(job, lowering, collective, Rc::clone(&members)));
         }
         while let Some((time, event)) = executors.next_event(now) {
             if let Event::Over { tag } = event {
@@ -131,15 +118,37 @@ pub fn run(
         }
     }
     if left > 0 {
-        return Err(SimulateError::Stalled {
-            time_us: now.as_us(),
-            waits: executors.waits(12, |tag| format!("collective {tag}")).join("\n"),
-            hint: "ranks that order their stages differently can block each other where \
-                   `active_chunks` limits them: leave it out, or use `order: planned`",
-        });
+        return Err(stalled(&executors, now));
     }
     run.spans = executors.take_spans();
     run.transfers = executors.transfers();
     run.sent = executors.sent().collect();
     Ok(run)
+}
+
+/// A collective, as it is handed to the executors of its members.
+fn cargo(
+    job: &Collectives<'_>,
+    lowering: &Lowering,
+    collective: usize,
+    members: Rc<[u32]>,
+) -> Cargo {
+    Cargo {
+        lowered: Rc::clone(&lowering.collectives[collective]),
+        members,
+        communicator: ALONE,
+        priority: job.priorities[collective],
+        overhead: Time::ZERO,
+        tag: collective as u64,
+        tell_left: false,
+    }
+}
+
+fn stalled<W: World>(executors: &Executors<W>, now: Time) -> SimulateError {
+    SimulateError::Stalled {
+        time_us: now.as_us(),
+        waits: executors.waits(12, |tag| format!("collective {tag}")).join("\n"),
+        hint: "ranks that order their stages differently can block each other where \
+               `active_chunks` limits them: leave it out, or use `order: planned`",
+    }
 }

@@ -97,84 +97,13 @@ impl SimulateError {
     /// The error in four parts.
     #[must_use]
     pub fn report(&self) -> Report {
-        let report = |field: &str, value: &str, why: String, hint: String| Report {
-            field: field.to_owned(),
-            value: value.to_owned(),
-            why,
-            hint,
-        };
         match self {
             Self::Fabric(e) => report(&e.field, &e.value, e.why.clone(), e.hint.clone()),
             Self::Field { field, value, why, hint }
             | Self::Schedule(ScheduleError::Field { field, value, why, hint }) => {
                 report(field, value, why.clone(), hint.clone())
             }
-            Self::Schedule(ScheduleError::Collective(e)) => match e {
-                CollectiveError::UnknownAlgorithm { name, known } => report(
-                    "schedule.algorithms",
-                    name,
-                    "it is not an algorithm".to_owned(),
-                    format!("use one of `{}`", known.join("`, `")),
-                ),
-                CollectiveError::Unsupported { algorithm, operation, valid, does } => {
-                    let scatters = [Operation::ReduceScatter, Operation::AllGather];
-                    let whole = does.contains(&Operation::AllReduce)
-                        && scatters.contains(operation)
-                        && !scatters.iter().any(|half| does.contains(half));
-                    let hint = if whole {
-                        format!(
-                            "{valid} do; an all-reduce as a whole is one on a single dimension, that on \
-                             the last of several with `policy: baseline`, and every one with \
-                             `composition: sequential`"
-                        )
-                    } else {
-                        format!("{valid} do")
-                    };
-                    let why = format!("it does not do `{operation}`");
-                    report("schedule.algorithms", algorithm, why, hint)
-                }
-                CollectiveError::Ranks { algorithm, only, ranks } => report(
-                    "schedule.algorithms",
-                    algorithm,
-                    format!(
-                        "it is a program for {only}, and {ranks} run it here",
-                        only = counted(*only, "rank")
-                    ),
-                    format!(
-                        "name one that is written for {ranks}, or `auto`",
-                        ranks = counted(*ranks, "rank")
-                    ),
-                ),
-                CollectiveError::Program { name, why } => report(
-                    "schedule.algorithms",
-                    name,
-                    why.clone(),
-                    "mend the program, or name another algorithm".to_owned(),
-                ),
-                CollectiveError::NotModelled { dimension, why } => report(
-                    &format!("fabric.dimensions[{}]", dimension.0),
-                    "",
-                    why.clone(),
-                    "leave `schedule.algorithms` out for the topology-aware ones".to_owned(),
-                ),
-                CollectiveError::Field { field, value, why, hint } => {
-                    report(field, value, why.clone(), hint.clone())
-                }
-                CollectiveError::Plan(why) => report(
-                    "plan",
-                    "",
-                    why.clone(),
-                    "make the plan anew with `allrail plan`".to_owned(),
-                ),
-                CollectiveError::Size { size, .. } | CollectiveError::NoPlan { size, .. } => {
-                    report(
-                        "plan.size",
-                        &size.to_string(),
-                        e.to_string(),
-                        "make the plan anew with `allrail plan`".to_owned(),
-                    )
-                }
-            },
+            Self::Schedule(ScheduleError::Collective(error)) => of_collective(error),
             Self::Schedule(ScheduleError::TooLong) => report(
                 "collective.size",
                 "",
@@ -191,5 +120,74 @@ impl SimulateError {
             ),
             Self::Interrupted => report("", "", "interrupted".to_owned(), String::new()),
         }
+    }
+}
+
+fn report(field: &str, value: &str, why: String, hint: String) -> Report {
+    Report { field: field.to_owned(), value: value.to_owned(), why, hint }
+}
+
+/// Of algorithms and plans: which key of a scenario, or of a plan, is wrong.
+fn of_collective(error: &CollectiveError) -> Report {
+    match error {
+        CollectiveError::UnknownAlgorithm { name, known } => report(
+            "schedule.algorithms",
+            name,
+            "it is not an algorithm".to_owned(),
+            format!("use one of `{}`", known.join("`, `")),
+        ),
+        CollectiveError::Unsupported { algorithm, operation, valid, does } => {
+            let scatters = [Operation::ReduceScatter, Operation::AllGather];
+            let whole = does.contains(&Operation::AllReduce)
+                && scatters.contains(operation)
+                && !scatters.iter().any(|half| does.contains(half));
+            let hint = if whole {
+                format!(
+                    "{valid} do; an all-reduce as a whole is one on a single dimension, that on \
+                     the last of several with `policy: baseline`, and every one with \
+                     `composition: sequential`"
+                )
+            } else {
+                format!("{valid} do")
+            };
+            let why = format!("it does not do `{operation}`");
+            report("schedule.algorithms", algorithm, why, hint)
+        }
+        CollectiveError::Ranks { algorithm, only, ranks } => report(
+            "schedule.algorithms",
+            algorithm,
+            format!(
+                "it is a program for {only}, and {ranks} run it here",
+                only = counted(*only, "rank")
+            ),
+            format!(
+                "name one that is written for {ranks}, or `auto`",
+                ranks = counted(*ranks, "rank")
+            ),
+        ),
+        CollectiveError::Program { name, why } => report(
+            "schedule.algorithms",
+            name,
+            why.clone(),
+            "mend the program, or name another algorithm".to_owned(),
+        ),
+        CollectiveError::NotModelled { dimension, why } => report(
+            &format!("fabric.dimensions[{}]", dimension.0),
+            "",
+            why.clone(),
+            "leave `schedule.algorithms` out for the topology-aware ones".to_owned(),
+        ),
+        CollectiveError::Field { field, value, why, hint } => {
+            report(field, value, why.clone(), hint.clone())
+        }
+        CollectiveError::Plan(why) => {
+            report("plan", "", why.clone(), "make the plan anew with `allrail plan`".to_owned())
+        }
+        CollectiveError::Size { size, .. } | CollectiveError::NoPlan { size, .. } => report(
+            "plan.size",
+            &size.to_string(),
+            error.to_string(),
+            "make the plan anew with `allrail plan`".to_owned(),
+        ),
     }
 }

@@ -11,7 +11,8 @@ use allrail_schedule::evaluate::Work;
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, StageTimes};
-use crate::executors::plan_messages::{self, Programs};
+use crate::executors::plan_messages;
+use crate::executors::programs::Programs;
 use crate::scenario::WorldKind;
 
 /// What the driver carries.

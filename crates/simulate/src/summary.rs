@@ -36,57 +36,25 @@ pub(crate) struct Parts<'a> {
 /// # Errors
 /// The bound cannot be worked out: names the field that is wrong.
 pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateError> {
-    let &Parts { scenario, plans, models, works, run, busy, agreed } = parts;
+    let &Parts { scenario, plans, models, works, run, agreed, .. } = parts;
     let fabric = &scenario.fabric;
     let npus = fabric.npus();
     let first = scenario.job.iter().map(|c| c.start).min().unwrap_or(Time::ZERO);
     let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
     let time = last - first;
-    let mut sent = vec![0.0f64; fabric.dimensions.len()];
-    match scenario.world {
-        WorldKind::Dims => {
-            for task in works.iter().flat_map(Work::tasks) {
-                sent[task.dimension as usize] += task.sent.0;
-            }
-        }
-        _ => {
-            for (place, bytes) in run.sent.iter().enumerate() {
-                let dimension = place % sent.len();
-                sent[dimension] = sent[dimension].max(*bytes);
-            }
-        }
-    }
+    let sent = sent(scenario, works, run);
     let spanned: Vec<DimensionId> =
         fabric.ids().filter(|id| plans.iter().any(|plan| plan.dimensions.contains(id))).collect();
     let bandwidth: f64 =
         spanned.iter().map(|id| fabric.dimension(*id).aggregate().bytes_per_second() as f64).sum();
     let total: f64 = sent.iter().sum();
     let ideal_us = total / bandwidth * 1e6;
-    let counted = scenario.world == WorldKind::Dims;
+    let counted = !scenario.world.carries_messages();
     let below_physical_bound = plans.iter().zip(models).any(|(plan, model)| {
         let mut stages = plan.chunks.iter().flat_map(|chunk| &chunk.stages);
         counted && stages.any(|stage| model.below_physical(stage.operation, stage.dimension))
     });
     let known = |value: f64| (!below_physical_bound).then_some(value);
-    let dimensions = fabric
-        .ids()
-        .map(|id| {
-            let dimension = fabric.dimension(id);
-            let capacity = dimension.aggregate().bytes_per_second() as f64 * time.as_s();
-            DimensionResult {
-                name: id.name(),
-                kind: dimension.kind,
-                size: dimension.size,
-                bandwidth_gbps: dimension.aggregate().gbps(),
-                line_rate_gbps: line_rate(dimension),
-                algorithm: ran(plans, id),
-                bytes_per_npu: sent[id.index()].round() as u64,
-                header_bytes_per_npu: dimension.headers(sent[id.index()]).round() as u64,
-                utilisation: known(if capacity > 0.0 { sent[id.index()] / capacity } else { 0.0 }),
-                busy_fraction: busy[id.index()],
-            }
-        })
-        .collect();
     let mut collectives: Vec<CollectiveResult> = scenario
         .job
         .iter()
@@ -121,12 +89,56 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
         messages: scenario.world.carries_messages().then_some(run.transfers),
         coordinators: agreed.map(|one| AgreementResult::of(one.counts)),
-        dimensions,
+        dimensions: dimensions(parts, &sent, time, below_physical_bound),
         collectives,
         host: Host::default(),
         timeline: None,
         timeline_left_out: None,
     })
+}
+
+/// For each dimension, the bytes that an NPU sends: of messages, the NPU that sends most.
+fn sent(scenario: &CollectiveScenario, works: &[Work], run: &Run) -> Vec<f64> {
+    let mut sent = vec![0.0f64; scenario.fabric.dimensions.len()];
+    if scenario.world.carries_messages() {
+        for (place, bytes) in run.sent.iter().enumerate() {
+            let dimension = place % sent.len();
+            sent[dimension] = sent[dimension].max(*bytes);
+        }
+    } else {
+        for task in works.iter().flat_map(Work::tasks) {
+            sent[task.dimension as usize] += task.sent.0;
+        }
+    }
+    sent
+}
+
+/// The dimensions in `time`; below a physical bound, nobody knows how far they were used.
+fn dimensions(
+    parts: &Parts<'_>,
+    sent: &[f64],
+    time: Time,
+    below_physical_bound: bool,
+) -> Vec<DimensionResult> {
+    let fabric = &parts.scenario.fabric;
+    let result = |id: DimensionId| {
+        let (dimension, sent) = (fabric.dimension(id), sent[id.index()]);
+        let capacity = dimension.aggregate().bytes_per_second() as f64 * time.as_s();
+        let utilisation = if capacity > 0.0 { sent / capacity } else { 0.0 };
+        DimensionResult {
+            name: id.name(),
+            kind: dimension.kind,
+            size: dimension.size,
+            bandwidth_gbps: dimension.aggregate().gbps(),
+            line_rate_gbps: line_rate(dimension),
+            algorithm: ran(parts.plans, id),
+            bytes_per_npu: sent.round() as u64,
+            header_bytes_per_npu: dimension.headers(sent).round() as u64,
+            utilisation: (!below_physical_bound).then_some(utilisation),
+            busy_fraction: parts.busy[id.index()],
+        }
+    };
+    fabric.ids().map(result).collect()
 }
 
 /// What a result says where its policy ends later than the baseline does first come, first served, both in the model of

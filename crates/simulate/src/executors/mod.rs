@@ -22,6 +22,7 @@ mod handed;
 pub mod lowered;
 pub(crate) mod paced;
 pub mod plan_messages;
+pub mod programs;
 pub(crate) mod send_ahead;
 mod stage;
 mod stall;

@@ -6,111 +6,24 @@
 
 use std::sync::Arc;
 
-use allrail_collective::algorithm::Own;
 use allrail_collective::model::DimensionSet;
-use allrail_collective::plan::scattered_at_start;
-use allrail_collective::program::{Blocks, Combine, Receive, Send};
+use allrail_collective::plan::{ChunkPlan, scattered_at_start};
+use allrail_collective::program::{Combine, Receive};
 use allrail_collective::{CollectivePlan, Operation, Pace, Pattern, Program, Stage, StageRef};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
-use allrail_fabric::{Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::Order;
 use allrail_schedule::evaluate::Work;
 
 use super::lowered::{Carried, Lowered, MessageSteps, Outgoing};
+use super::programs::{Programs, too_large};
 use crate::SimulateError;
 use crate::scenario::WorldKind;
 
-/// More messages than this in one stage's program are refused.
-const MAX_PROGRAM: u64 = 1 << 24;
 /// More ranks than this are refused where every rank is simulated.
 pub const MAX_RANKS: u64 = 1 << 17;
-
-/// Programs that were made, by algorithm, operation and number of ranks.
-#[derive(Default)]
-pub struct Programs(Vec<Made>);
-
-struct Made {
-    name: String,
-    /// Where it is a user's own: two plans may have one of this name.
-    own: Option<Arc<Own>>,
-    operation: Operation,
-    size: u32,
-    program: Arc<Program>,
-}
-
-impl Programs {
-    fn get(
-        &mut self,
-        plan: &CollectivePlan,
-        Stage { operation, dimension }: Stage,
-        (kind, size): (Kind, u32),
-        field: impl FnOnce() -> String,
-    ) -> Result<Arc<Program>, SimulateError> {
-        let (name, algorithm) = (&plan.algorithms[dimension.index()], plan.algorithm(dimension)?);
-        let own = plan.programs.get(name);
-        let is_it = |made: &&Made| {
-            (made.operation, made.size) == (operation, size)
-                && made.name == *name
-                && made.own.as_ref() == own
-        };
-        if let Some(known) = self.0.iter().find(is_it) {
-            return Ok(Arc::clone(&known.program));
-        }
-        let steps = u64::from(algorithm.cost(operation, size).steps);
-        let counted = algorithm.on_links(kind, operation, size).messages;
-        let messages = counted.unwrap_or(match operation {
-            // In transit, a message names every block that it carries.
-            Operation::AllToAll => u64::from(size).pow(3),
-            _ => u64::from(size) * steps,
-        });
-        if messages > MAX_PROGRAM {
-            return Err(too_large(
-                field(),
-                size.to_string(),
-                format!(
-                    "`{name}` on it has {messages} per stage",
-                    messages = allrail_core::counted(messages, "message")
-                ),
-            ));
-        }
-        let mut program = algorithm.program(operation, size);
-        if algorithm.on_links(kind, operation, size).block_by_block {
-            program = block_by_block(&program);
-        }
-        let program = Arc::new(program);
-        let (name, own, made) = (name.clone(), own.cloned(), Arc::clone(&program));
-        self.0.push(Made { name, own, operation, size, program: made });
-        Ok(program)
-    }
-}
-
-/// Every step as so many as its messages have blocks, one of each message in each.
-fn block_by_block(program: &Program) -> Program {
-    let lengths = |step: usize| {
-        let of_rank = program.steps.iter().flat_map(move |steps| &steps[step].sends);
-        of_rank.map(|send| send.blocks.len()).max().unwrap_or(1)
-    };
-    let parts: Vec<(usize, usize)> = (0..program.step_count())
-        .flat_map(|step| (0..lengths(step) as usize).map(move |part| (step, part)))
-        .collect();
-    let mut spread = Program::empty(program.ranks, program.blocks, parts.len());
-    for (rank, steps) in (0u32..).zip(&program.steps) {
-        for (place, (step, part)) in parts.iter().enumerate() {
-            for Send { to, blocks } in &steps[*step].sends {
-                let Some(block) = blocks.iter(program.blocks).nth(*part) else { continue };
-                let one = Blocks::Wrapped { start: block, count: 1 };
-                spread.message(place, (rank, one.clone()), (*to, one), Combine::Replace);
-            }
-        }
-    }
-    spread
-}
-
-fn too_large(field: String, value: String, why: String) -> SimulateError {
-    SimulateError::Field { field, value, why, hint: "use `world: dims`".to_owned() }
-}
 
 /// Refuses a fabric that is too large for a world of messages, or whose switches reduce.
 ///
@@ -178,85 +91,16 @@ pub fn lower(
     order: Order,
     programs: &mut Programs,
 ) -> Result<Lowered, SimulateError> {
-    let fabric = &plan.fabric;
-    let mut stride = 1;
-    let place = |d: &allrail_fabric::Dimension| {
-        let place = (d.size, stride);
-        stride *= d.size;
-        place
-    };
-    let mut messages = PlanMessages {
-        ports: ports.to_vec(),
-        shape: fabric.dimensions.iter().map(place).collect(),
-        reaches: fabric.dimensions.iter().map(|d| kinds::of(d.kind).reach()).collect(),
-        stages: Vec::new(),
-        memory: fabric.memory_bandwidth,
-        starts: Vec::new(),
-    };
-    // For every stage of a broadcast, the dimensions on which the data has not spread yet.
-    let mut unreached: Vec<DimensionSet> = Vec::new();
-    let broadcast = plan.operation == Operation::Broadcast;
-    for (number, chunk) in (0u32..).zip(&plan.chunks) {
-        messages.starts.push(u32::try_from(messages.stages.len()).expect("fewer than 2^32 stages"));
-        let mut scattered = scattered_at_start(&chunk.stages);
-        let mut left = plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
-        let mut first = 0;
-        for stage in chunk.stages.iter().copied() {
-            let Stage { operation, dimension } = stage;
-            let on = fabric.dimension(dimension);
-            let field = || format!("fabric.dimensions[{}].size", ports[dimension.index()]);
-            let program = programs.get(plan, stage, (on.kind, on.size), field)?;
-            left = left.without(dimension);
-            unreached.push(left);
-            let outside = scattered.without(dimension);
-            let steps = program.step_count() as u64;
-            let known = plan.algorithm(dimension)?.on_links(on.kind, operation, on.size);
-            let everyone = known.unaware == Some(Pattern::Direct) && !broadcast;
-            let window = fabric.window.filter(|_| everyone);
-            messages.stages.push(Expanded {
-                pace: window.map(|window| paced(&program, window)),
-                relays: known.relays,
-                halving: known.halving,
-                block: block(chunk.bytes, &messages.shape, outside, program.blocks),
-                program,
-                dimension: dimension.index(),
-                first,
-                turn: number % plan.turns(dimension),
-            });
-            first += steps;
-            match operation {
-                Operation::ReduceScatter => scattered = scattered.with(dimension),
-                Operation::AllGather => scattered = scattered.without(dimension),
-                _ => {}
-            }
-        }
-    }
+    let messages = PlanMessages::new(plan, ports, programs)?;
     let planned = planned(plan, ports, order)?;
-    if !broadcast {
+    if plan.operation != Operation::Broadcast {
         let stages = stages(plan, work, ports, planned, |_| true);
         return Ok(Lowered::alike(stages, Carried::Messages(Box::new(messages))));
     }
-    // A kind of rank is a set of dimensions on which it is not first.
-    let mut known: Vec<usize> = Vec::new();
-    let ranks: u32 = messages.shape.iter().map(|(size, _)| size).product();
-    let kinds = (0..ranks)
-        .map(|rank| {
-            let off = |(d, (size, stride)): (usize, &(u32, u32))| {
-                usize::from(!(rank / stride).is_multiple_of(*size)) << d
-            };
-            let away = messages.shape.iter().enumerate().map(off).sum();
-            let kind = known.iter().position(|other| *other == away).unwrap_or_else(|| {
-                known.push(away);
-                known.len() - 1
-            });
-            u32::try_from(kind).expect("few kinds")
-        })
-        .collect();
-    let starts = messages.starts.clone();
+    let unreached = unreached(plan);
+    let (known, kinds) = kinds_of_rank(&messages.shape);
     let of_kind = |away: &usize| {
-        let concerns = |at: StageRef| {
-            unreached[(starts[at.chunk as usize] + at.stage) as usize].bits() & away == 0
-        };
+        let concerns = |at: StageRef| unreached[messages.place(at)].bits() & away == 0;
         let planned = planned
             .iter()
             .map(|order| order.iter().copied().filter(|at| concerns(*at)).collect())
@@ -265,6 +109,39 @@ pub fn lower(
     };
     let stages = known.iter().map(of_kind).collect();
     Ok(Lowered::of_kinds(stages, kinds, Carried::Messages(Box::new(messages))))
+}
+
+/// For every stage of a broadcast, the dimensions on which the data has not spread yet.
+fn unreached(plan: &CollectivePlan) -> Vec<DimensionSet> {
+    let all = plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
+    let of_chunk = |chunk: &ChunkPlan| {
+        let left = |left: &mut DimensionSet, stage: &Stage| {
+            *left = left.without(stage.dimension);
+            Some(*left)
+        };
+        chunk.stages.iter().scan(all, left).collect::<Vec<_>>()
+    };
+    plan.chunks.iter().flat_map(of_chunk).collect()
+}
+
+/// The kinds of ranks of a broadcast, and which each rank is: a kind is a set of dimensions on which it is not first.
+fn kinds_of_rank(shape: &[(u32, u32)]) -> (Vec<usize>, Vec<u32>) {
+    let mut known: Vec<usize> = Vec::new();
+    let ranks: u32 = shape.iter().map(|(size, _)| size).product();
+    let kinds = (0..ranks)
+        .map(|rank| {
+            let off = |(d, (size, stride)): (usize, &(u32, u32))| {
+                usize::from(!(rank / stride).is_multiple_of(*size)) << d
+            };
+            let away = shape.iter().enumerate().map(off).sum();
+            let kind = known.iter().position(|other| *other == away).unwrap_or_else(|| {
+                known.push(away);
+                known.len() - 1
+            });
+            u32::try_from(kind).expect("few kinds")
+        })
+        .collect();
+    (known, kinds)
 }
 
 /// The planned order of every port.
@@ -340,8 +217,74 @@ fn block(chunk: Bytes, shape: &[(u32, u32)], scattered: DimensionSet, blocks: u3
 }
 
 impl PlanMessages {
+    /// The messages of a plan whose dimension `d` is port `ports[d]`.
+    ///
+    /// # Errors
+    /// A program is too large.
+    fn new(
+        plan: &CollectivePlan,
+        ports: &[u32],
+        programs: &mut Programs,
+    ) -> Result<Self, SimulateError> {
+        let fabric = &plan.fabric;
+        let mut stride = 1;
+        let place = |d: &Dimension| {
+            let place = (d.size, stride);
+            stride *= d.size;
+            place
+        };
+        let mut messages = Self {
+            ports: ports.to_vec(),
+            shape: fabric.dimensions.iter().map(place).collect(),
+            reaches: fabric.dimensions.iter().map(|d| kinds::of(d.kind).reach()).collect(),
+            stages: Vec::new(),
+            memory: fabric.memory_bandwidth,
+            starts: Vec::new(),
+        };
+        for (number, chunk) in (0u32..).zip(&plan.chunks) {
+            let start = u32::try_from(messages.stages.len()).expect("fewer than 2^32 stages");
+            messages.starts.push(start);
+            let mut scattered = scattered_at_start(&chunk.stages);
+            let mut first = 0;
+            for stage in chunk.stages.iter().copied() {
+                let Stage { operation, dimension } = stage;
+                let on = fabric.dimension(dimension);
+                let field = || format!("fabric.dimensions[{}].size", ports[dimension.index()]);
+                let program = programs.get(plan, stage, (on.kind, on.size), field)?;
+                let outside = scattered.without(dimension);
+                let steps = program.step_count() as u64;
+                let known = plan.algorithm(dimension)?.on_links(on.kind, operation, on.size);
+                let everyone = known.unaware == Some(Pattern::Direct)
+                    && plan.operation != Operation::Broadcast;
+                let window = fabric.window.filter(|_| everyone);
+                messages.stages.push(Expanded {
+                    pace: window.map(|window| paced(&program, window)),
+                    relays: known.relays,
+                    halving: known.halving,
+                    block: block(chunk.bytes, &messages.shape, outside, program.blocks),
+                    program,
+                    dimension: dimension.index(),
+                    first,
+                    turn: number % plan.turns(dimension),
+                });
+                first += steps;
+                match operation {
+                    Operation::ReduceScatter => scattered = scattered.with(dimension),
+                    Operation::AllGather => scattered = scattered.without(dimension),
+                    _ => {}
+                }
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Number of a stage among those of all chunks.
+    fn place(&self, at: StageRef) -> usize {
+        (self.starts[at.chunk as usize] + at.stage) as usize
+    }
+
     fn expanded(&self, at: StageRef) -> &Expanded {
-        &self.stages[(self.starts[at.chunk as usize] + at.stage) as usize]
+        &self.stages[self.place(at)]
     }
 
     /// The rank's coordinate on the stage's dimension, and which of its program's ranks it is.

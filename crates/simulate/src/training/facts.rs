@@ -25,28 +25,9 @@ pub(super) fn facts(
     let actor = graph.node(*first).actor;
     let own: Vec<NodeId> =
         graph.in_order().into_iter().filter(|id| graph.node(*id).actor == actor).collect();
-    let computed = |id: NodeId| match graph.node(id).work {
-        Work::Compute { time } => time,
-        _ => Time::ZERO,
-    };
-    // By node: when it begins at the earliest, and which of the tensors come before it.
-    let mut begins = vec![Time::ZERO; graph.len()];
-    let mut sets = Sets::default();
-    let mut before = vec![Sets::NONE; graph.len()];
     let number: BTreeMap<NodeId, u32> = (0u32..).zip(gradients).map(|(i, id)| (*id, i)).collect();
-    for id in &own {
-        let (mut begin, mut set) = (Time::ZERO, Sets::NONE);
-        for earlier in graph.after(*id) {
-            begin = begin.max(plus(begins[earlier.index()], computed(*earlier)));
-            set = sets.union(set, before[earlier.index()]);
-        }
-        begins[id.index()] = begin;
-        if let Some(tensor) = number.get(id) {
-            let alone = sets.number(vec![*tensor]);
-            set = sets.union(set, alone);
-        }
-        before[id.index()] = set;
-    }
+    let mut sets = Sets::default();
+    let iteration = Iteration::new(graph, &own, &number, &mut sets);
     let tensors = gradients.iter().map(|id| {
         let node = graph.node(*id);
         let alone = match node.work {
@@ -58,7 +39,7 @@ pub(super) fn facts(
         TensorFacts {
             name: graph.name(*id).to_owned(),
             place: node.tensor.unwrap_or_default(),
-            ready: begins[id.index()],
+            ready: iteration.begins[id.index()],
             needed: Time::MAX,
             alone,
         }
@@ -67,38 +48,11 @@ pub(super) fn facts(
     if outlook == Outlook::Nothing {
         return facts;
     }
-    // The next iteration: what each of its nodes waits for of this one, by itself.
-    let mut carried = vec![Sets::NONE; graph.len()];
-    for (node, earlier) in graph.carried() {
-        carried[node.index()] = sets.union(carried[node.index()], before[earlier.index()]);
-    }
-    let waits: Vec<bool> = {
-        let mut waits = vec![false; graph.len()];
-        graph.carried().iter().for_each(|(node, _)| waits[node.index()] = true);
-        waits
-    };
-    let all = sets.number((0u32..).zip(gradients).map(|(index, _)| index).collect());
-    let mut by_set: BTreeMap<u32, Time> = BTreeMap::new();
-    let mut next = vec![Sets::NONE; graph.len()];
-    for id in &own {
-        let gated = graph.after(*id).is_empty() && !waits[id.index()];
-        let direct = if gated { all } else { carried[id.index()] };
-        for tensor in sets.of(direct) {
+    let direct = iteration.next_waits_for(graph, &own, gradients.len(), &mut sets);
+    for (id, set) in own.iter().zip(&direct) {
+        for tensor in sets.of(*set) {
             let needed = &mut facts.tensors[*tensor as usize].needed;
-            *needed = begins[id.index()].min(*needed);
-        }
-        if outlook != Outlook::Computing || number.contains_key(id) {
-            continue;
-        }
-        let mut set = direct;
-        for earlier in graph.after(*id) {
-            set = sets.union(set, next[earlier.index()]);
-        }
-        next[id.index()] = set;
-        let counts = graph.node(*id).pass != Pass::Update && computed(*id) > Time::ZERO;
-        if counts && set != Sets::NONE {
-            let sum = by_set.entry(set).or_default();
-            *sum = plus(*sum, computed(*id));
+            *needed = iteration.begins[id.index()].min(*needed);
         }
     }
     for one in &mut facts.tensors {
@@ -107,10 +61,101 @@ pub(super) fn facts(
             one.needed = Time::ZERO;
         }
     }
-    let computing = by_set.into_iter();
-    facts.computing =
-        computing.map(|(set, time)| Computing { time, waits_for: sets.of(set).to_vec() }).collect();
+    if outlook == Outlook::Computing {
+        let computes = own.iter().copied().zip(direct).filter(|(id, _)| !number.contains_key(id));
+        facts.computing = computing(graph, computes, &mut sets);
+    }
     facts
+}
+
+/// What a node computes.
+fn computed(graph: &StepGraph, id: NodeId) -> Time {
+    match graph.node(id).work {
+        Work::Compute { time } => time,
+        _ => Time::ZERO,
+    }
+}
+
+/// The iteration that makes the gradients, by node.
+struct Iteration {
+    /// When it begins at the earliest.
+    begins: Vec<Time>,
+    /// Which of the tensors come before it, or are its own.
+    before: Vec<u32>,
+}
+
+impl Iteration {
+    fn new(
+        graph: &StepGraph,
+        own: &[NodeId],
+        number: &BTreeMap<NodeId, u32>,
+        sets: &mut Sets,
+    ) -> Self {
+        let mut begins = vec![Time::ZERO; graph.len()];
+        let mut before = vec![Sets::NONE; graph.len()];
+        for id in own {
+            let (mut begin, mut set) = (Time::ZERO, Sets::NONE);
+            for earlier in graph.after(*id) {
+                begin = begin.max(plus(begins[earlier.index()], computed(graph, *earlier)));
+                set = sets.union(set, before[earlier.index()]);
+            }
+            begins[id.index()] = begin;
+            if let Some(tensor) = number.get(id) {
+                let alone = sets.number(vec![*tensor]);
+                set = sets.union(set, alone);
+            }
+            before[id.index()] = set;
+        }
+        Self { begins, before }
+    }
+
+    /// What each of these nodes waits for of this iteration, in the next one, by itself.
+    fn next_waits_for(
+        &self,
+        graph: &StepGraph,
+        own: &[NodeId],
+        tensors: usize,
+        sets: &mut Sets,
+    ) -> Vec<u32> {
+        let mut carried = vec![Sets::NONE; graph.len()];
+        let mut waits = vec![false; graph.len()];
+        for (node, earlier) in graph.carried() {
+            carried[node.index()] = sets.union(carried[node.index()], self.before[earlier.index()]);
+            waits[node.index()] = true;
+        }
+        let all = sets.number((0u32..).take(tensors).collect());
+        let direct = |id: &NodeId| {
+            let gated = graph.after(*id).is_empty() && !waits[id.index()];
+            if gated { all } else { carried[id.index()] }
+        };
+        own.iter().map(direct).collect()
+    }
+}
+
+/// What is computed in the next iteration, by the tensors that it waits for: of each node those that it waits for by
+/// itself, and all that nodes before it do.
+fn computing(
+    graph: &StepGraph,
+    nodes: impl Iterator<Item = (NodeId, u32)>,
+    sets: &mut Sets,
+) -> Vec<Computing> {
+    let mut by_set: BTreeMap<u32, Time> = BTreeMap::new();
+    let mut next = vec![Sets::NONE; graph.len()];
+    for (id, direct) in nodes {
+        let mut set = direct;
+        for earlier in graph.after(id) {
+            set = sets.union(set, next[earlier.index()]);
+        }
+        next[id.index()] = set;
+        let time = computed(graph, id);
+        let counts = graph.node(id).pass != Pass::Update && time > Time::ZERO;
+        if counts && set != Sets::NONE {
+            let sum = by_set.entry(set).or_default();
+            *sum = plus(*sum, time);
+        }
+    }
+    let computing = |(set, time)| Computing { time, waits_for: sets.of(set).to_vec() };
+    by_set.into_iter().map(computing).collect()
 }
 
 /// The bytes of the busiest dimension over its bandwidth, and a latency of each.

@@ -37,42 +37,7 @@ impl TrainingScenario {
     /// Names the first field that is out of range.
     fn validate(&self) -> Result<(), SimulateError> {
         self.fabric.validate()?;
-        const MOST: u32 = 10_000;
-        if self.job.workload.iterations == 0 || self.job.workload.iterations > MOST {
-            return Err(field(
-                "workload.iterations",
-                self.job.workload.iterations,
-                "1 to 10,000 iterations are run",
-                "4 are enough for a steady state; the first is not measured",
-            ));
-        }
-        const MOST_LATE: u32 = 64;
-        if self.job.workload.lag > MOST_LATE {
-            return Err(field(
-                "workload.lag",
-                self.job.workload.lag,
-                "gradients are applied up to 64 iterations later",
-                "0 to 64",
-            ));
-        }
-        if let Some(updates) = self.job.workload.updates {
-            let refuse = |why, hint| Err(field("workload.updates", tag(&updates), why, hint));
-            if !self.job.workload.model.is_laid_out() {
-                return refuse("the model says its own updates", "leave it out");
-            }
-            if self.job.workload.every > 1 && updates == Updates::Each {
-                let why = "replicas that train apart step once their backward pass is over";
-                return refuse(why, "leave it out, or exchange gradients with `every: 1`");
-            }
-        }
-        if !(0.0..=100.0).contains(&self.job.workload.exchange_slowdown) {
-            return Err(field(
-                "workload.exchange_slowdown",
-                self.job.workload.exchange_slowdown,
-                "computing takes 0 to 100 times longer",
-                "0 is no slowdown, 0.2 a fifth longer",
-            ));
-        }
+        self.check_workload()?;
         if let Some(WhatIf::Double(dimension)) = self.job.what_if
             && dimension.index() >= self.fabric.dimensions.len()
         {
@@ -112,6 +77,48 @@ impl TrainingScenario {
                 tag(&self.job.placement),
                 "only the NPUs of a `topology` can be chosen",
                 "leave it out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers that are out of range, and updates that the workload cannot do.
+    fn check_workload(&self) -> Result<(), SimulateError> {
+        const MAX_ITERATIONS: u32 = 10_000;
+        const MAX_LAG: u32 = 64;
+        let workload = &self.job.workload;
+        if workload.iterations == 0 || workload.iterations > MAX_ITERATIONS {
+            return Err(field(
+                "workload.iterations",
+                workload.iterations,
+                "1 to 10,000 iterations are run",
+                "4 are enough for a steady state; the first is not measured",
+            ));
+        }
+        if workload.lag > MAX_LAG {
+            return Err(field(
+                "workload.lag",
+                workload.lag,
+                "gradients are applied up to 64 iterations later",
+                "0 to 64",
+            ));
+        }
+        if let Some(updates) = workload.updates {
+            let refuse = |why, hint| Err(field("workload.updates", tag(&updates), why, hint));
+            if !workload.model.is_laid_out() {
+                return refuse("the model says its own updates", "leave it out");
+            }
+            if workload.every > 1 && updates == Updates::Each {
+                let why = "replicas that train apart step once their backward pass is over";
+                return refuse(why, "leave it out, or exchange gradients with `every: 1`");
+            }
+        }
+        if !(0.0..=100.0).contains(&workload.exchange_slowdown) {
+            return Err(field(
+                "workload.exchange_slowdown",
+                workload.exchange_slowdown,
+                "computing takes 0 to 100 times longer",
+                "0 is no slowdown, 0.2 a fifth longer",
             ));
         }
         Ok(())

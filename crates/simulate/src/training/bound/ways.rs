@@ -155,59 +155,15 @@ pub(super) fn ways(
     handed: &[NodeId],
     after: &[i64],
 ) -> Ways {
+    let Ends { at, last, computes } = Ends::new(graph, pass, costs);
     let start = pass.nodes.start;
-    let inside = |id: NodeId| pass.nodes.contains(&id.0);
-    let begins = pass.slot.turn == Turn::Forward && pass.slot.piece == 0;
-    // By node: its end, counted from the end of the chain before, and from when the data is there.
-    let mut ends = vec![[NONE; 2]; pass.nodes.len()];
-    let (mut last, mut computes) = (None, 0);
-    for place in pass.nodes.clone() {
-        let id = NodeId(place);
-        let node = graph.node(id);
-        if node.actor.0 != pass.position {
-            continue;
-        }
-        let mut begin = [NONE; 2];
-        let mut outside = graph.after(id).is_empty();
-        for before in graph.after(id) {
-            if inside(*before) {
-                let known = ends[(before.0 - start) as usize];
-                begin = [begin[0].max(known[0]), begin[1].max(known[1])];
-                continue;
-            }
-            outside = true;
-            let is_chain = matches!(graph.node(*before).work, Work::Compute { .. });
-            let of_parameters =
-                matches!(graph.node(*before).work, Work::Collective { purpose: Purpose::Data, .. });
-            if !is_chain && !of_parameters && !begins {
-                begin[1] = begin[1].max(0);
-            }
-        }
-        match node.work {
-            Work::Compute { .. } => {
-                // It waits for the chain, whatever else.
-                if last.is_none() {
-                    begin[0] = begin[0].max(0);
-                }
-                computes += costs[id.index()].least;
-                last = Some(place);
-            }
-            // Parameters may be gathered ahead.
-            Work::Collective { purpose: Purpose::Data, .. } if outside => begin = [NONE; 2],
-            // What begins a microbatch follows the chain.
-            _ if outside && begins => begin[0] = begin[0].max(0),
-            _ => {}
-        }
-        let cost = costs[id.index()].least;
-        ends[(place - start) as usize] = begin.map(|begin| (begin + cost).max(NONE));
-    }
-    let at = |place: u32| ends[(place - start) as usize];
-    let chain = last.map_or([0, NONE], at);
+    let end = |place: u32| at[(place - start) as usize];
+    let chain = last.map_or([0, NONE], end);
     let out = |i: usize| {
-        handed.iter().filter(|id| inside(**id)).map(|id| at(id.0)[i]).fold(NONE, i64::max)
+        let handed = handed.iter().filter(|id| pass.nodes.contains(&id.0));
+        handed.map(|id| end(id.0)[i]).fold(NONE, i64::max)
     };
     let data = [out(0), out(1)];
-    let mut tail = [NONE; 2];
     let mut drain = NONE;
     let mut left = 0;
     if let Some(last) = last {
@@ -217,17 +173,77 @@ pub(super) fn ways(
             left += costs[place as usize].most;
         }
     }
-    let mut ready = [NONE; 2];
+    let (mut tail, mut ready) = ([NONE; 2], [NONE; 2]);
     if pass.leaves {
         let begins = |id: NodeId| after[id.index()] > 0;
         let own = pass.nodes.clone().filter(|place| begins(NodeId(*place)));
-        ready = [0, 1].map(|i| own.clone().map(|place| at(place)[i]).min().unwrap_or(NONE));
+        ready = [0, 1].map(|i| own.clone().map(|place| end(place)[i]).min().unwrap_or(NONE));
         let own =
             pass.nodes.clone().filter(|place| graph.node(NodeId(*place)).actor.0 == pass.position);
         for place in own {
-            let ends = at(place).map(|end| end + after[place as usize]);
+            let ends = end(place).map(|end| end + after[place as usize]);
             tail = [tail[0].max(ends[0]), tail[1].max(ends[1])];
         }
     }
     Ways { chain, data, tail, ready, computes, drain, left }
+}
+
+/// When the nodes of a pass end.
+struct Ends {
+    /// Of each node, counted from the end of the chain before, and from when the data is there.
+    at: Vec<[i64; 2]>,
+    /// The last node that computes.
+    last: Option<u32>,
+    /// All that is computed.
+    computes: i64,
+}
+
+impl Ends {
+    fn new(graph: &StepGraph, pass: &PassNodes, costs: &[Cost]) -> Self {
+        let start = pass.nodes.start;
+        let begins = pass.slot.turn == Turn::Forward && pass.slot.piece == 0;
+        let mut ends = Self { at: vec![[NONE; 2]; pass.nodes.len()], last: None, computes: 0 };
+        for place in pass.nodes.clone() {
+            let id = NodeId(place);
+            let node = graph.node(id);
+            if node.actor.0 != pass.position {
+                continue;
+            }
+            let mut begin = [NONE; 2];
+            let mut outside = graph.after(id).is_empty();
+            for before in graph.after(id) {
+                if pass.nodes.contains(&before.0) {
+                    let known = ends.at[(before.0 - start) as usize];
+                    begin = [begin[0].max(known[0]), begin[1].max(known[1])];
+                    continue;
+                }
+                outside = true;
+                let of_chain_or_parameters = matches!(
+                    graph.node(*before).work,
+                    Work::Compute { .. } | Work::Collective { purpose: Purpose::Data, .. }
+                );
+                if !of_chain_or_parameters && !begins {
+                    begin[1] = begin[1].max(0);
+                }
+            }
+            let cost = costs[id.index()].least;
+            match node.work {
+                Work::Compute { .. } => {
+                    // It waits for the chain, whatever else.
+                    if ends.last.is_none() {
+                        begin[0] = begin[0].max(0);
+                    }
+                    ends.computes += cost;
+                    ends.last = Some(place);
+                }
+                // Parameters may be gathered ahead.
+                Work::Collective { purpose: Purpose::Data, .. } if outside => begin = [NONE; 2],
+                // What begins a microbatch follows the chain.
+                _ if outside && begins => begin[0] = begin[0].max(0),
+                _ => {}
+            }
+            ends.at[(place - start) as usize] = begin.map(|begin| (begin + cost).max(NONE));
+        }
+        ends
+    }
 }

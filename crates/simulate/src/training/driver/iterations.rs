@@ -5,6 +5,7 @@
 //! the k-th before that.
 
 use allrail_core::Time;
+use allrail_workload::NodeId;
 
 use super::state::{Driver, Iteration};
 use crate::training::driver::record::{Ran, Record};
@@ -22,65 +23,7 @@ impl Driver<'_> {
         while self.iterations.len() > 2 && self.iterations.iter().take(2).all(over) {
             self.iterations.pop_front();
         }
-        let mut missing = Vec::with_capacity(self.shape.states);
-        for actor in &self.players.actors {
-            missing.extend(self.shape.nodes[actor.index()].iter().map(|id| {
-                u32::try_from(self.graph.after(*id).len()).expect("fewer than 2^32 dependencies")
-            }));
-        }
-        let left: Vec<u32> = self
-            .players
-            .actors
-            .iter()
-            .map(|actor| u32::try_from(self.shape.nodes[actor.index()].len()).expect("few nodes"))
-            .collect();
-        if number > 0 {
-            for (player, actor) in (0u32..).zip(&self.players.actors) {
-                let computes = self.shape.computing[actor.index()] > 0;
-                // With a lag: all of the iteration so many before the last, and what the last one computes.
-                let gates = match self.settings.lag {
-                    0 => 1,
-                    lag => u32::from(number > lag) + u32::from(computes),
-                };
-                for id in &self.shape.gated[actor.index()] {
-                    missing[self.shape.index(player, *id)] += gates;
-                }
-                if self.settings.barrier || self.settings.lag > 0 {
-                    for id in &self.shape.waiters[actor.index()] {
-                        missing[self.shape.index(player, *id)] += gates;
-                    }
-                } else {
-                    for id in &self.shape.waiters[actor.index()] {
-                        let known = self.graph.carried();
-                        let from = known.partition_point(|(node, _)| node < id);
-                        let to = known.partition_point(|(node, _)| node <= id);
-                        missing[self.shape.index(player, *id)] +=
-                            u32::try_from(to - from).expect("few dependencies");
-                    }
-                }
-            }
-        }
-        self.iterations.push_back(Iteration {
-            number,
-            total_left: self.shape.states as u64,
-            ranks_left: self.players.weights.iter().sum(),
-            ended: false,
-            left,
-            sources_left: self
-                .players
-                .actors
-                .iter()
-                .map(|actor| self.shape.sources[actor.index()])
-                .collect(),
-            computing_left: self
-                .players
-                .actors
-                .iter()
-                .map(|actor| self.shape.computing[actor.index()])
-                .collect(),
-            records: vec![Record::default(); self.shape.states],
-            missing,
-        });
+        self.iterations.push_back(self.fresh(number));
         if number > 0 && number <= self.settings.lag {
             self.begin_ungated(now, number);
         }
@@ -88,13 +31,73 @@ impl Driver<'_> {
             if self.settings.iterations > 1 {
                 self.open(now);
             }
-            for player in 0..u32::try_from(self.players.len()).expect("few players") {
-                let actor = self.players.actors[player as usize];
-                for place in 0..self.shape.nodes[actor.index()].len() {
-                    let node = self.shape.nodes[actor.index()][place];
-                    if self.iterations[0].missing[self.shape.index(player, node)] == 0 {
-                        self.ready(now, Ran { player, node, iteration: 0 }, None);
-                    }
+            self.begin_first(now);
+        }
+    }
+
+    /// An iteration of which nothing has run.
+    fn fresh(&self, number: u32) -> Iteration {
+        let actors = || self.players.actors.iter().map(|actor| actor.index());
+        let nodes = |actor: usize| u32::try_from(self.shape.nodes[actor].len()).expect("few nodes");
+        Iteration {
+            number,
+            total_left: self.shape.states as u64,
+            ranks_left: self.players.weights.iter().sum(),
+            ended: false,
+            left: actors().map(nodes).collect(),
+            sources_left: actors().map(|actor| self.shape.sources[actor]).collect(),
+            computing_left: actors().map(|actor| self.shape.computing[actor]).collect(),
+            records: vec![Record::default(); self.shape.states],
+            missing: self.missing(number),
+        }
+    }
+
+    /// How much each player's nodes wait for in an iteration.
+    fn missing(&self, number: u32) -> Vec<u32> {
+        let mut missing = Vec::with_capacity(self.shape.states);
+        for actor in &self.players.actors {
+            missing.extend(self.shape.nodes[actor.index()].iter().map(|id| {
+                u32::try_from(self.graph.after(*id).len()).expect("fewer than 2^32 dependencies")
+            }));
+        }
+        if number == 0 {
+            return missing;
+        }
+        for (player, actor) in (0u32..).zip(&self.players.actors) {
+            let computes = self.shape.computing[actor.index()] > 0;
+            // With a lag: all of the iteration so many before the last, and what the last one computes.
+            let gates = match self.settings.lag {
+                0 => 1,
+                lag => u32::from(number > lag) + u32::from(computes),
+            };
+            for id in &self.shape.gated[actor.index()] {
+                missing[self.shape.index(player, *id)] += gates;
+            }
+            let all = self.settings.barrier || self.settings.lag > 0;
+            for id in &self.shape.waiters[actor.index()] {
+                let waits = if all { gates } else { self.carried_to(*id) };
+                missing[self.shape.index(player, *id)] += waits;
+            }
+        }
+        missing
+    }
+
+    /// How many nodes of the iteration before a waiter waits for.
+    fn carried_to(&self, id: NodeId) -> u32 {
+        let known = self.graph.carried();
+        let from = known.partition_point(|(node, _)| *node < id);
+        let to = known.partition_point(|(node, _)| *node <= id);
+        u32::try_from(to - from).expect("few dependencies")
+    }
+
+    /// Begins the first iteration, which waits for none.
+    fn begin_first(&mut self, now: Time) {
+        for player in 0..u32::try_from(self.players.len()).expect("few players") {
+            let actor = self.players.actors[player as usize];
+            for place in 0..self.shape.nodes[actor.index()].len() {
+                let node = self.shape.nodes[actor.index()][place];
+                if self.iterations[0].missing[self.shape.index(player, node)] == 0 {
+                    self.ready(now, Ran { player, node, iteration: 0 }, None);
                 }
             }
         }

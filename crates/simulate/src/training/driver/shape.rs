@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use allrail_core::Rank;
 use allrail_workload::{ActorId, GroupId, NodeId, Peer, StepGraph, Work};
 
 use crate::SimulateError;
+use crate::scenario::field;
 use crate::training::players::Players;
 
 /// What is worked out of a graph once.
@@ -35,7 +37,7 @@ pub(super) struct Shape {
     /// For each actor, how many messages of each channel an iteration has.
     pub(super) messages: BTreeMap<(ActorId, GroupId, Peer, bool), u32>,
     /// In `dims`: for each message node, the player and ranks at its other end.
-    pub(super) peers: BTreeMap<NodeId, (u32, allrail_core::Rank)>,
+    pub(super) peers: BTreeMap<NodeId, (u32, Rank)>,
 }
 
 impl Shape {
@@ -48,7 +50,7 @@ impl Shape {
             offsets: Vec::new(),
             states: 0,
             successors: graph.successors(),
-            carried: (vec![0; count + 1], vec![NodeId::default(); graph.carried().len()]),
+            carried: carried(graph),
             sources: vec![0; actors],
             waiters: vec![Vec::new(); actors],
             gated: vec![Vec::new(); actors],
@@ -58,22 +60,13 @@ impl Shape {
             messages: BTreeMap::new(),
             peers: BTreeMap::new(),
         };
-        let mut collectives: BTreeMap<(ActorId, GroupId), u32> = BTreeMap::new();
         let mut waits = vec![false; count];
         let mut source = vec![false; count];
         for (node, before) in graph.carried() {
             waits[node.index()] = true;
             source[before.index()] = true;
-            shape.carried.0[before.index() + 1] += 1;
         }
-        for i in 0..count {
-            shape.carried.0[i + 1] += shape.carried.0[i];
-        }
-        let mut place = shape.carried.0.clone();
-        for (node, before) in graph.carried() {
-            shape.carried.1[place[before.index()] as usize] = *node;
-            place[before.index()] += 1;
-        }
+        let mut collectives: BTreeMap<(ActorId, GroupId), u32> = BTreeMap::new();
         for id in graph.ids() {
             let node = graph.node(id);
             let actor = node.actor.index();
@@ -100,20 +93,9 @@ impl Shape {
             };
             shape.ordinal[id.index()] = *next;
             *next += 1;
-            if let Work::Send { group, peer, .. } | Work::Receive { group, peer, .. } = node.work
-                && players.are_classes()
-            {
-                let group = &graph.groups()[group.index()];
-                let end = players.peer(node.actor.0, group, peer).ok_or_else(|| {
-                    SimulateError::Field {
-                        field: "workload".to_owned(),
-                        value: graph.name(id).to_owned(),
-                        why: format!("its peer {peer:?} is not in group `{}`", group.name),
-                        hint: "a peer is a position within the group's instance".to_owned(),
-                    }
-                })?;
-                shape.peers.insert(id, end);
-            }
+        }
+        if players.are_classes() {
+            shape.peers = peers(graph, players)?;
         }
         for actor in &players.actors {
             shape.offsets.push(shape.states);
@@ -163,6 +145,49 @@ impl Shape {
     pub(super) fn index(&self, player: u32, node: NodeId) -> usize {
         self.offsets[player as usize] + self.local[node.index()] as usize
     }
+}
+
+/// [`Shape::carried`].
+fn carried(graph: &StepGraph) -> (Vec<u32>, Vec<NodeId>) {
+    let mut starts = vec![0; graph.len() + 1];
+    for (_, before) in graph.carried() {
+        starts[before.index() + 1] += 1;
+    }
+    for i in 0..graph.len() {
+        starts[i + 1] += starts[i];
+    }
+    let mut place = starts.clone();
+    let mut waiting = vec![NodeId::default(); graph.carried().len()];
+    for (node, before) in graph.carried() {
+        waiting[place[before.index()] as usize] = *node;
+        place[before.index()] += 1;
+    }
+    (starts, waiting)
+}
+
+/// [`Shape::peers`].
+fn peers(
+    graph: &StepGraph,
+    players: &Players,
+) -> Result<BTreeMap<NodeId, (u32, Rank)>, SimulateError> {
+    let mut peers = BTreeMap::new();
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let (Work::Send { group, peer, .. } | Work::Receive { group, peer, .. }) = node.work else {
+            continue;
+        };
+        let group = &graph.groups()[group.index()];
+        let end = players.peer(node.actor.0, group, peer).ok_or_else(|| {
+            field(
+                "workload",
+                graph.name(id),
+                format!("its peer {peer:?} is not in group `{}`", group.name),
+                "a peer is a position within the group's instance",
+            )
+        })?;
+        peers.insert(id, end);
+    }
+    Ok(peers)
 }
 
 /// Of every node, whether it is an exchange of gradients, or comes after one in its iteration.

@@ -14,6 +14,7 @@ use crate::training::driver::Outcome;
 use crate::training::driver::record::{Idle, clipped};
 use crate::training::job::BuiltJob;
 use crate::training::outcome::result::{PassResult, Passes};
+use crate::training::outcome::window::Window;
 use crate::training::players::Players;
 
 /// The time of a player's compute engine within a window, by what it did.
@@ -28,17 +29,12 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Of a player, from the one end of an iteration to the other; from the start on where `several` is false.
-    pub(super) fn new(
-        outcome: &Outcome,
-        player: usize,
-        window: (Time, Time),
-        several: bool,
-    ) -> Self {
+    /// Of a player.
+    pub(super) fn new(outcome: &Outcome, player: usize, window: &Window) -> Self {
         let mut account = Self::default();
         let mut idle = Time::ZERO;
         for gap in &outcome.gaps[player] {
-            let length = clipped(gap.start, gap.end, window);
+            let length = clipped(gap.start, gap.end, (window.from, window.to));
             idle += length;
             let of_pass = &mut account.passes[gap.pass.index()];
             match gap.idle {
@@ -52,10 +48,10 @@ impl Account {
                 }
             }
         }
-        account.compute = (window.1 - window.0).saturating_sub(idle);
+        account.compute = window.span().saturating_sub(idle);
         let (first, last) = (&outcome.computed.0, &outcome.computed.1);
         for (pass, of_pass) in account.passes.iter_mut().enumerate() {
-            let before = if several { first[player][pass] } else { Time::ZERO };
+            let before = if window.several { first[player][pass] } else { Time::ZERO };
             of_pass[0] = last[player][pass].saturating_sub(before);
         }
         account

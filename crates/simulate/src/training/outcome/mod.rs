@@ -1,6 +1,7 @@
 //! What came out of a step.
 //!
-//! - [`summary`]: from a run to a [`result`]. [`path`]: the critical path, in words.
+//! - [`summary`]: from a run to a [`result`]; `window`: the iterations that count; `timeline`: what happened when.
+//! - `last_step`: the critical path of the last iteration; [`path`]: a path as a table and in words.
 //! - `account`: where the time of compute engines went. [`links`]: how busy each link was.
 //! - [`assumption`]: what-ifs, and which world can assume what.
 //! - [`export`]: the step as another format's.
@@ -8,7 +9,10 @@
 mod account;
 pub mod assumption;
 pub mod export;
+mod last_step;
 pub mod links;
 pub mod path;
 pub mod result;
 pub mod summary;
+mod timeline;
+mod window;

@@ -69,6 +69,8 @@ struct Merged {
 /// The longest entries, and what the sentence is made of.
 #[derive(Default)]
 struct Ledger {
+    /// The stretch that is not over.
+    open: Option<Merged>,
     /// (length, place from the end): the shortest leaves first.
     order: BinaryHeap<Reverse<(Time, Reverse<u64>)>>,
     kept: BTreeMap<u64, Merged>,
@@ -80,7 +82,26 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn add(&mut self, merged: Merged) {
+    /// Lengthens the stretch before, or begins another.
+    fn add(&mut self, what: What, player: u32, ran: Option<Ran>, time: Time) {
+        if time == Time::ZERO {
+            return;
+        }
+        if let Some(merged) = &mut self.open
+            && (merged.what, merged.player) == (what, player)
+        {
+            merged.time += time;
+            merged.nodes += 1;
+            merged.last = ran;
+            return;
+        }
+        let next = Merged { what, player, time, nodes: 1, first: ran, last: ran };
+        if let Some(done) = self.open.replace(next) {
+            self.keep(done);
+        }
+    }
+
+    fn keep(&mut self, merged: Merged) {
         let (all, longest) = self.sums.entry(merged.what).or_insert((Time::ZERO, merged));
         *all += merged.time;
         if merged.time > longest.time {
@@ -97,6 +118,19 @@ impl Ledger {
             self.left_out += 1;
         }
     }
+
+    /// All that is too short to be listed.
+    fn rest(&self, step: Time) -> Option<PathEntry> {
+        (self.left_out > 0).then(|| PathEntry {
+            what: "rest",
+            name: format!("{} shorter stretches", self.left_out),
+            actor: String::new(),
+            purpose: None,
+            dimension: None,
+            time_us: self.rest.as_us(),
+            share: self.rest.ratio(step),
+        })
+    }
 }
 
 /// Walks back from `last` to `from`. `look` gives a node's start, end and cause, `what` its kind,
@@ -105,51 +139,11 @@ pub fn trace(
     last: Ran,
     (from, to): (Time, Time),
     look: impl Fn(Ran) -> Option<(Time, Time, Option<Ran>)>,
-    mut what: impl FnMut(Ran) -> What,
+    what: impl FnMut(Ran) -> What,
     name: impl Fn(Ran) -> String,
     actor: impl Fn(u32) -> String,
 ) -> CriticalPath {
-    let mut ledger = Ledger::default();
-    let mut open: Option<Merged> = None;
-    let mut add = |what: What, player: u32, ran: Option<Ran>, time: Time| {
-        if time == Time::ZERO {
-            return;
-        }
-        if let Some(merged) = &mut open
-            && (merged.what, merged.player) == (what, player)
-        {
-            merged.time += time;
-            merged.nodes += 1;
-            merged.last = ran;
-            return;
-        }
-        let next = Merged { what, player, time, nodes: 1, first: ran, last: ran };
-        if let Some(done) = open.replace(next) {
-            ledger.add(done);
-        }
-    };
-    let mut at = Some(last);
-    let mut until = to;
-    while let Some(ran) = at {
-        let Some((start, finish, cause)) = look(ran) else { break };
-        let end = finish.min(until).max(from);
-        if end < until {
-            add(What::Waiting, ran.player, None, until - end);
-        }
-        let start = start.min(end).max(from);
-        add(what(ran), ran.player, Some(ran), end - start);
-        until = start;
-        if until <= from {
-            break;
-        }
-        at = cause;
-    }
-    if until > from {
-        add(What::Waiting, last.player, None, until - from);
-    }
-    if let Some(done) = open {
-        ledger.add(done);
-    }
+    let ledger = walk(last, (from, to), look, what);
     let step = to.saturating_sub(from);
     let named = |merged: &Merged| match (merged.last, merged.first) {
         (Some(earliest), Some(latest)) if merged.nodes > 1 => {
@@ -158,41 +152,58 @@ pub fn trace(
         (Some(only), _) => name(only),
         _ => String::new(),
     };
-    let mut entries: Vec<PathEntry> = ledger
-        .kept
-        .values()
-        .rev()
-        .map(|merged| {
-            let (what, purpose, dimension) = match merged.what {
-                What::Compute => ("compute", None, None),
-                What::Waiting => ("waiting", None, None),
-                What::Communication(purpose, dimension) => {
-                    ("communication", Some(purpose), dimension)
-                }
-            };
-            PathEntry {
-                what,
-                name: named(merged),
-                actor: actor(merged.player),
-                purpose,
-                dimension: dimension.map(|d| format!("dim{}", d + 1)),
-                time_us: merged.time.as_us(),
-                share: merged.time.ratio(step),
-            }
-        })
-        .collect();
-    if ledger.left_out > 0 {
-        entries.push(PathEntry {
-            what: "rest",
-            name: format!("{} shorter stretches", ledger.left_out),
-            actor: String::new(),
-            purpose: None,
-            dimension: None,
-            time_us: ledger.rest.as_us(),
-            share: ledger.rest.ratio(step),
-        });
-    }
+    let entry = |merged: &Merged| {
+        let (what, purpose, dimension) = match merged.what {
+            What::Compute => ("compute", None, None),
+            What::Waiting => ("waiting", None, None),
+            What::Communication(purpose, dimension) => ("communication", Some(purpose), dimension),
+        };
+        PathEntry {
+            what,
+            name: named(merged),
+            actor: actor(merged.player),
+            purpose,
+            dimension: dimension.map(|d| format!("dim{}", d + 1)),
+            time_us: merged.time.as_us(),
+            share: merged.time.ratio(step),
+        }
+    };
+    let mut entries: Vec<PathEntry> = ledger.kept.values().rev().map(entry).collect();
+    entries.extend(ledger.rest(step));
     CriticalPath { entries, words: in_words(&ledger.sums, step, named) }
+}
+
+/// The stretches from `last` back to `from`.
+fn walk(
+    last: Ran,
+    (from, to): (Time, Time),
+    look: impl Fn(Ran) -> Option<(Time, Time, Option<Ran>)>,
+    mut what: impl FnMut(Ran) -> What,
+) -> Ledger {
+    let mut ledger = Ledger::default();
+    let mut at = Some(last);
+    let mut until = to;
+    while let Some(ran) = at {
+        let Some((start, finish, cause)) = look(ran) else { break };
+        let end = finish.min(until).max(from);
+        if end < until {
+            ledger.add(What::Waiting, ran.player, None, until - end);
+        }
+        let start = start.min(end).max(from);
+        ledger.add(what(ran), ran.player, Some(ran), end - start);
+        until = start;
+        if until <= from {
+            break;
+        }
+        at = cause;
+    }
+    if until > from {
+        ledger.add(What::Waiting, last.player, None, until - from);
+    }
+    if let Some(done) = ledger.open.take() {
+        ledger.keep(done);
+    }
+    ledger
 }
 
 /// The path in a sentence, the largest part first.

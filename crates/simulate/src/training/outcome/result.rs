@@ -15,7 +15,7 @@ use crate::traffic::result::LinkUse;
 use crate::training::outcome::path::PathEntry;
 
 /// The result of a training simulation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TrainingResult {
     /// `training`.
     pub kind: &'static str,
@@ -104,7 +104,7 @@ pub struct TrainingResult {
 }
 
 /// A step by pass.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Passes {
     /// Forward.
     pub forward: PassResult,
@@ -117,7 +117,7 @@ pub struct Passes {
 }
 
 /// What of a step belongs to a pass: the mean over all ranks.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct PassResult {
     /// All three.
     pub time_us: f64,

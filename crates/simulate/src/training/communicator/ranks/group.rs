@@ -13,7 +13,8 @@ use allrail_schedule::{Request, planner};
 use super::messages::dimension;
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
-use crate::executors::plan_messages::{self, Programs};
+use crate::executors::plan_messages;
+use crate::executors::programs::Programs;
 use crate::scenario::GroupSchedule;
 
 /// The algorithm where none is named.

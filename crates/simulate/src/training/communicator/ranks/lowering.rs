@@ -21,7 +21,8 @@ use allrail_workload::{Part, StepGraph};
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered};
-use crate::executors::plan_messages::{self, Programs};
+use crate::executors::plan_messages;
+use crate::executors::programs::Programs;
 use crate::training::communicator::choices::Choices;
 use crate::training::communicator::ranks::algorithms::{Switches, on_graph};
 use crate::training::communicator::ranks::group;

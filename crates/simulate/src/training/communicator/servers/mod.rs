@@ -10,20 +10,21 @@ pub mod lines;
 pub mod machines;
 pub mod placement;
 mod slots;
+mod sums;
 pub mod workers;
 
-use allrail_collective::model::{DimensionSet, topology_aware};
-use allrail_collective::{Operation, StageModel, algorithm};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time, counted, either};
-use allrail_fabric::{Dimension, Fabric};
-use allrail_schedule::tensor::{self, Exchange, Leg, PartitionPlacement, TensorParameters};
+use allrail_collective::Operation;
+use allrail_core::{Bytes, DimensionId, Time, counted, either};
+use allrail_fabric::Fabric;
+use allrail_schedule::tensor::{Exchange, Leg, PartitionPlacement, TensorParameters};
 use allrail_workload::{Group, Part, StepGraph, Work};
 
 use crate::SimulateError;
 use crate::scenario::field;
 use crate::training::communicator::classes::Idealisation;
 use crate::training::communicator::servers::lines::{Happened, Servers};
-use crate::training::communicator::servers::machines::{Local, Machines, Transfer};
+use crate::training::communicator::servers::machines::{Machines, Transfer};
+use crate::training::communicator::servers::sums::{Slowed, Sums, endless};
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Submission, Usage};
 use crate::training::players::Players;
@@ -34,9 +35,6 @@ const BIG_ARRAY: Bytes = Bytes::new(4_000_000);
 
 /// No iteration has more messages: each takes some hundred nanoseconds to simulate.
 const MOST_MESSAGES: u128 = 50_000_000;
-
-/// At which bytes take no time.
-const INFINITE: u64 = 1 << 60;
 
 /// The servers of one process group.
 struct Of {
@@ -133,9 +131,6 @@ impl<'a> ServerCommunicator<'a> {
     }
 }
 
-/// A bandwidth on a dimension, slow links felt.
-type Slowed<'a> = dyn Fn(DimensionId, Bandwidth) -> Option<Bandwidth> + 'a;
-
 impl Of {
     fn new(
         group: &Group,
@@ -172,8 +167,7 @@ impl Of {
             ));
         }
         let infinite = network == Idealisation::Infinite;
-        let largest = Bandwidth::from_bytes_per_second(INFINITE).expect("not zero");
-        let real = |bandwidth: Bandwidth| if infinite { largest } else { bandwidth };
+        let real = |bandwidth| if infinite { endless() } else { bandwidth };
         let dimension = fabric.dimension(last);
         let whole = dimension.aggregate();
         let each = slow(last, whole).unwrap_or(whole);
@@ -181,34 +175,8 @@ impl Of {
             refused("the link of a machine has 2^64 B/s or more", "lower the bandwidth")
         })?;
         let inner: Vec<&Part> = group.parts.iter().filter(|part| part.dimension != last).collect();
-        let buses = u32::try_from(inner.len()).expect("few dimensions");
-        let bus = |line, bandwidth: Option<Bandwidth>, times| {
-            bandwidth.map(|bandwidth| Local::Bytes { line, times, bandwidth: real(bandwidth) })
-        };
-        let (mut before, mut after, mut within, mut times) = (vec![], vec![], vec![], None);
-        match told.local {
-            tensor::LocalSum::Host => {
-                let npus = u32::try_from(npus).unwrap_or(u32::MAX);
-                before.extend(bus(buses, told.host, npus));
-                before.extend(bus(buses + 2, told.host_sum, npus));
-                after.extend(bus(buses + 1, told.host, npus));
-            }
-            tensor::LocalSum::Npus => {
-                let mut divisor = 1.0;
-                for part in &inner {
-                    let size = f64::from(part.size);
-                    within.push((part.dimension.index(), 2.0 * (size - 1.0) / size / divisor));
-                    divisor *= size;
-                }
-                if !inner.is_empty() {
-                    times = Some(model(&inner, fabric, infinite, slow)?);
-                }
-                before = stages(Operation::ReduceScatter, inner.len());
-                before.extend(bus(buses, told.host, 1));
-                after.extend(bus(buses + 1, told.host, 1));
-                after.extend(stages(Operation::AllGather, inner.len()).into_iter().rev());
-            }
-        }
+        let Sums { before, after, sent, model } =
+            Sums::new(&told, &inner, npus, fabric, infinite, slow)?;
         let machines = Machines {
             workers,
             servers,
@@ -222,13 +190,13 @@ impl Of {
             latency: dimension.latency,
             before,
             after,
-            model: times,
+            model,
             sum: told.sum.filter(|_| !infinite),
             copy: told.copy.filter(|_| !infinite),
             in_order: told.in_order,
         };
         let servers = Servers::new(machines);
-        Ok(Self { servers, dimension: last.index(), npus, within, pushed: 0 })
+        Ok(Self { servers, dimension: last.index(), npus, within: sent, pushed: 0 })
     }
 
     /// Refuses what outlasts the clock, or patience.
@@ -263,52 +231,6 @@ impl Of {
         }
         Ok(())
     }
-}
-
-/// What the collectives within a machine cost, one dimension a part.
-fn model(
-    inner: &[&Part],
-    fabric: &Fabric,
-    infinite: bool,
-    slow: &Slowed<'_>,
-) -> Result<StageModel, SimulateError> {
-    let within = |part: &&Part| {
-        let dimension = fabric.dimension(part.dimension);
-        let mut own = match dimension.cut(part.size) {
-            Some(cut) => cut,
-            None => Dimension { size: part.size, wiring: None, ..dimension.clone() },
-        };
-        let whole = own.aggregate();
-        if infinite {
-            own.bandwidth = Bandwidth::from_bytes_per_second(INFINITE >> 20).expect("not zero");
-        } else if let Some(slowed) = slow(part.dimension, whole).filter(|slowed| *slowed < whole) {
-            let (part, all) = (slowed.bytes_per_second(), whole.bytes_per_second());
-            own.bandwidth = own.bandwidth.fraction(part, all);
-        }
-        own
-    };
-    let dimensions: Vec<Dimension> = inner.iter().map(within).collect();
-    let named = |dimension: &Dimension| {
-        algorithm::named(topology_aware(dimension.kind, Operation::ReduceScatter))
-    };
-    let algorithms = dimensions.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    let fabric = Fabric { dimensions, ..fabric.clone() };
-    let ids: Vec<DimensionId> = fabric.ids().collect();
-    let operations = [Operation::ReduceScatter, Operation::AllGather];
-    Ok(StageModel::new(&fabric, &algorithms, &ids, &operations, Time::ZERO)?)
-}
-
-/// One stage on each of so many dimensions, each of what those before it have left.
-fn stages(operation: Operation, count: usize) -> Vec<Local> {
-    let mut scattered = DimensionSet::default();
-    (0..u32::try_from(count).expect("few dimensions"))
-        .map(|line| {
-            let dimension = DimensionId(line);
-            let stage = Local::Stage { line, operation, dimension, scattered };
-            scattered = scattered.with(dimension);
-            stage
-        })
-        .collect()
 }
 
 impl Communicator for ServerCommunicator<'_> {

@@ -7,30 +7,26 @@
 //! out, and what its coordinators launch together is told as one. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
 //!
 //! With parameter servers every worker has a scheduler of its own: a gradient is ready there once the players
-//! on that machine have come to it, and over for a player once all of its machines have pulled it.
+//! on that machine have come to it, and over for a player once all of its machines have pulled it. `made`: how
+//! they are made.
+
+mod made;
 
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time, counted};
-use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{
-    Action, CommTask, Cut, Event, Exchange, OperationId, Piece, Tensor, TensorParameters,
-    TensorScheduler,
+    Action, Event, OperationId, Piece, TensorParameters, TensorScheduler,
 };
-use allrail_workload::{NodeId, StepGraph};
-use serde_json::Value;
+use allrail_workload::NodeId;
 
-use crate::SimulateError;
 use crate::coordination::Counts;
-use crate::scenario::field;
-use crate::training::agreements::{Agreements, Drawn, Together};
+use crate::training::agreements::{Agreements, Together};
 use crate::training::apart::{Apart, Worker};
-use crate::training::communicator::servers::workers;
 use crate::training::communicator::{Ask, Portion};
 use crate::training::driver::record::Ran;
-use crate::training::lists::{Kind, Lists, known};
-use crate::training::players::Players;
+use crate::training::lists::Kind;
 
 /// An operation of one of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,20 +78,6 @@ struct Scheduled {
     agreement: Option<usize>,
 }
 
-/// Refuses a policy that cuts a tensor for one worker otherwise than for another.
-fn same_cuts(
-    tasks: &[CommTask],
-    cuts: &[Option<Cut>],
-    names: &[String],
-    policy: &str,
-) -> Result<(), SimulateError> {
-    let differs = tasks.iter().zip(cuts).position(|(task, cut)| Some(task.cut()) != cut.as_ref());
-    let Some(tensor) = differs else { return Ok(()) };
-    let why = format!("it cuts `{}` otherwise for another worker", names[tensor]);
-    let hint = "the same tasks must be cut alike: draw with a fixed seed, read no clock";
-    Err(field("schedule.tensor.policy", policy, &why, hint))
-}
-
 /// The schedulers of a step.
 pub struct Tensors {
     schedulers: Vec<Scheduled>,
@@ -122,112 +104,6 @@ pub struct Tensors {
 }
 
 impl Tensors {
-    /// The schedulers of a graph's gradients.
-    ///
-    /// # Errors
-    /// A parameter is wrong: names it.
-    pub fn new(
-        graph: &StepGraph,
-        players: &Players,
-        fabric: &Fabric,
-        parameters: &TensorParameters,
-        coordination: Option<&Value>,
-        drawn: Drawn,
-    ) -> Result<Self, SimulateError> {
-        let mut tensors = Self {
-            schedulers: Vec::new(),
-            of: BTreeMap::new(),
-            apart: Vec::new(),
-            agreements: Agreements::new(graph, coordination, drawn)?,
-            tensor_of: BTreeMap::new(),
-            ready: Vec::new(),
-            agreed: Vec::new(),
-            arrived: Vec::new(),
-            finished: Vec::new(),
-            timers: Vec::new(),
-            parameters: parameters.clone(),
-            iterations: drawn.lag + 1,
-            started: 0,
-            parts: BTreeMap::new(),
-        };
-        let Lists { lists, tensor_of } = Lists::new(graph);
-        tensors.tensor_of = tensor_of;
-        let exchange = parameters.exchange;
-        let servers = exchange == Exchange::ParameterServer;
-        let policy = parameters.policy()?;
-        for (index, process_group) in (0u32..).zip(&players.process_groups) {
-            let mut partitions = 0;
-            for ((group, kind), list) in &lists {
-                if *group != process_group.group.0 {
-                    continue;
-                }
-                let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
-                let (list, nodes): (Vec<Tensor>, Vec<NodeId>) = list.iter().copied().unzip();
-                let names: Vec<String> =
-                    nodes.iter().map(|id| graph.name(*id).to_owned()).collect();
-                let known = known(graph, fabric, parameters, &nodes)?;
-                // A scheduler that chooses as it goes has a state of its own, so each is made anew.
-                let planned = || match &known {
-                    Some(facts) => policy.in_step(parameters, exchange, &list, facts),
-                    None => Ok(None),
-                };
-                let mut next = planned()?;
-                let cuts: Vec<Option<Cut>> = match &next {
-                    Some(planned) => {
-                        planned.tasks.iter().map(CommTask::cut).cloned().map(Some).collect()
-                    }
-                    None => vec![policy.partition(parameters).map(Cut::Size); list.len()],
-                };
-                tensors.of.insert((index, *kind), scheduler);
-                let agreement = tensors.agreements.add(
-                    players,
-                    (index, process_group),
-                    scheduler,
-                    (&list, &names),
-                )?;
-                let workers = match servers {
-                    true => {
-                        let group = &graph.groups()[process_group.group.index()];
-                        workers::players(group, players, process_group)
-                    }
-                    false => vec![process_group.players.clone()],
-                };
-                let apart = tensors.apart.len();
-                if servers {
-                    let cuts = cuts.clone();
-                    tensors.apart.push(Apart::new(&list, &workers, cuts, &mut partitions));
-                }
-                for turn in 0..=drawn.lag {
-                    for (number, on_it) in (0u32..).zip(&workers) {
-                        let made = match next.take() {
-                            Some(first) => Some(first),
-                            None => planned()?,
-                        };
-                        let scheduler = match made {
-                            None => parameters.scheduler(&list)?,
-                            Some(made) => {
-                                same_cuts(&made.tasks, &cuts, &names, &parameters.policy)?;
-                                made.scheduler(exchange)
-                            }
-                        };
-                        tensors.schedulers.push(Scheduled {
-                            scheduler,
-                            process_group: index,
-                            operation: kind.0,
-                            came: vec![Vec::new(); list.len()],
-                            expected: on_it.len(),
-                            worker: servers.then_some(Worker { number, turn, group: apart }),
-                            agreement,
-                        });
-                    }
-                }
-            }
-            // Of a process group without gradients.
-            tensors.agreements.add(players, (index, process_group), 0, (&[], &[]))?;
-        }
-        Ok(tensors)
-    }
-
     /// Whether a node's collective is a scheduler's.
     #[must_use]
     pub fn takes(&self, node: NodeId) -> bool {
