@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 OUT ?= out
 # How long `make explore` goes on.
 SECONDS ?= 600
+MATURIN := $(VENV)/.maturin
 DEPENDENCIES := $(VENV)/.dependencies
 TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
 FRAMEWORKS_DEPENDENCIES := $(VENV)/.frameworks-dependencies
@@ -40,10 +41,12 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(EXTENSION) ## make .venv: a locked environment with allrail built into it
+setup: ## make .venv: a locked environment with allrail built into it
+	@$(MAKE) --no-print-directory --jobs=2 $(EXTENSION)
 
-# Any Python from 3.11 on that can make environments; PYTHON=... overrides the search.
-$(DEPENDENCIES): requirements.lock
+# Any Python from 3.11 on that can make environments; PYTHON=... overrides the search. What compiles comes first:
+# it does so while pip fetches the rest.
+$(MATURIN): requirements.lock
 	@python="$${PYTHON:-}"; \
 	if [ -z "$$python" ]; then \
 	  for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -60,17 +63,27 @@ $(DEPENDENCIES): requirements.lock
 	if ! $(BIN)/python -c '' >/dev/null 2>&1; then \
 	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi
+	$(BIN)/python -m pip $(LOCKED) <(sed -n '/^maturin==/,/[^\\]$$/p' requirements.lock)
+	@touch $@
+
+$(DEPENDENCIES): requirements.lock | $(MATURIN)
 	$(BIN)/python -m pip $(LOCKED) requirements.lock
 	@touch $@
 
 $(EXTENSION): PROFILE := release
 $(VENV)/.extension-checked: PROFILE := dev
 $(VENV)/.extension-quick: PROFILE := release --no-default-features
-$(EXTENSION) $(VENV)/.extension-checked $(VENV)/.extension-quick: $(DEPENDENCIES) $(RUST)
+$(EXTENSION): $(VENV)/.compiled
+$(VENV)/.extension-checked $(VENV)/.extension-quick: $(VENV)/.extension-%: $(VENV)/.compiled-%
+$(VENV)/.compiled $(VENV)/.compiled-checked $(VENV)/.compiled-quick: $(RUST) | $(MATURIN)
 	@if ! command -v cargo >/dev/null; then \
 	  echo "error: no Rust toolchain was found: \`cargo\` is not on PATH" >&2; \
 	  echo "hint: install the stable toolchain, with rustfmt and clippy" >&2; exit 1; \
 	fi
+	MAKEFLAGS= $(BIN)/maturin pep517 build-wheel -i "$(CURDIR)/$(BIN)/python" --compatibility off --editable \
+	  --locked --profile $(PROFILE) >$@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@touch $@
+$(EXTENSION) $(VENV)/.extension-checked $(VENV)/.extension-quick: $(DEPENDENCIES) $(RUST)
 	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked --profile $(PROFILE)" \
 	  $(BIN)/python -m pip $(INSTALL) --no-deps --no-build-isolation --editable . --editable reproduce
 	@rm -f $(VENV)/.extension*; touch $@
@@ -331,7 +344,8 @@ notices: $(DEPENDENCIES) ## check the licences of the crates in the wheel, and w
 	$(BIN)/python release/notices.py
 
 .PHONY: demo
-demo: $(QUICK) ## three schedulers on 512 NPUs: a table, a picture, a report
+demo: ## three schedulers on 512 NPUs: a table, a picture, a report
+	@$(MAKE) --no-print-directory --jobs=2 $(QUICK)
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
 
 .PHONY: picture
