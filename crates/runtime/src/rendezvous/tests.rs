@@ -1,5 +1,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::stream::Stream;
@@ -135,10 +136,10 @@ fn ports_interfaces_and_tables_that_cannot_be_name_the_field() {
     }
 }
 
-/// Hands on what comes, as long as anything may.
-fn relay(mut ends: [Stream; 2], until: Instant) {
+/// Hands on what comes, until all is over.
+fn relay(mut ends: [Stream; 2], is_over: &AtomicBool) {
     let mut bytes = [0; 4096];
-    while Instant::now() < until {
+    while !is_over.load(Ordering::Relaxed) {
         for from in 0..2 {
             let _ = ends[1 - from].flush();
             match ends[from].read(&mut bytes) {
@@ -168,10 +169,14 @@ enum Relay {
 }
 
 fn through_a_relay(kind: Relay) -> Ends {
+    // Whoever is refused waits for as long as it may, and says what came last: of rank 0 no connection that rank 1
+    // has given up. Who is not refused waits for as long as a busy machine takes.
+    let seconds = if kind == Relay::OnTheWay { [120, 120] } else { [4, 8] };
     let mut all: Vec<(Settings, Listening)> = (0..2)
         .map(|rank| {
             let mut settings = local(rank, &[2]);
-            settings.timeouts.connect = allrail_core::Time::from_us(4_000_000);
+            settings.timeouts.connect =
+                allrail_core::Time::from_us(seconds[rank as usize] * 1_000_000);
             (settings.secret, settings.tls) = (secret("5a"), true);
             settings.shared_memory = false;
             let listening = Listening::new(&settings).expect("a free port");
@@ -182,7 +187,7 @@ fn through_a_relay(kind: Relay) -> Ends {
     relays.set_nonblocking(true).expect("it does not block");
     let true_table: Vec<Vec<String>> =
         all.iter().map(|(_, one)| vec![one.addresses()[0].to_string()]).collect();
-    let (to, until) = (all[0].1.addresses()[0], Instant::now() + Duration::from_secs(5));
+    let (to, is_over) = (all[0].1.addresses()[0], &AtomicBool::new(false));
     let mut false_table = true_table.clone();
     let relay_at = relays.local_addr().expect("its address");
     false_table[0][0] = relay_at.to_string();
@@ -218,11 +223,12 @@ fn through_a_relay(kind: Relay) -> Ends {
                             _ => Stream::Tcp(stream.into()),
                         }
                     };
-                    relay([end(one, None), end(other, Some(to.ip()))], until);
+                    relay([end(one, None), end(other, Some(to.ip()))], is_over);
                 });
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        is_over.store(true, Ordering::Relaxed);
         threads.into_iter().map(|one| one.join().expect("no panic")).collect()
     })
 }
