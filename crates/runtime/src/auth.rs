@@ -77,10 +77,12 @@ impl Secret {
 /// Bytes that nobody could know before.
 pub(crate) fn nonce() -> Result<[u8; LENGTH], RuntimeError> {
     let mut bytes = [0; LENGTH];
-    getrandom::fill(&mut bytes).map_err(|error| RuntimeError::System {
-        what: "random bytes for a connection".to_owned(),
-        why: error.to_string(),
-        hint: None,
+    rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).map_err(|_| {
+        RuntimeError::System {
+            what: "random bytes for a connection".to_owned(),
+            why: "the system gives none".to_owned(),
+            hint: None,
+        }
     })?;
     Ok(bytes)
 }
