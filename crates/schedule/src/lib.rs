@@ -14,13 +14,14 @@
 //! - [`algorithms`]: which algorithm each dimension runs. [`choose`](mod@choose): by size.
 //! - [`Request`]: what is to be planned. [`scheduled`]: its stages and their times. [`planner`]: from one to a
 //!   [`allrail_collective::CollectivePlan`].
-//! - [`bound`]: what no schedule can beat.
+//! - [`bound`]: what no schedule can beat. [`cuts`]: the same on any graph.
 
 pub mod algorithms;
 pub mod bound;
 pub mod choose;
 pub mod chunk;
 pub mod coordinate;
+pub mod cuts;
 pub mod error;
 pub mod evaluate;
 pub mod key;

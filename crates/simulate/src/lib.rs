@@ -14,6 +14,7 @@
 //! - `on_graph`: the network models that run on a graph, one file each. `world_settings`: a network of messages with
 //!   its settings.
 //! - [`training`]: all of that for training steps.
+//! - `cut_bound`: the lower bound of collectives on a network that is no product of dimensions.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
@@ -24,6 +25,7 @@ mod agreed_starts;
 pub mod collectives;
 mod columns;
 pub mod coordination;
+mod cut_bound;
 pub mod driver;
 pub mod error;
 pub mod executors;

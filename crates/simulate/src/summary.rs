@@ -7,6 +7,7 @@ use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{Order, Request, bound, planner, queue};
 
 use crate::agreed_starts::AgreedStarts;
+use crate::cut_bound::CutBound;
 use crate::driver::Run;
 use crate::error::SimulateError;
 use crate::result::{
@@ -246,6 +247,7 @@ fn lower_bound(
     let latencies: Vec<Time> = fabric.dimensions.iter().map(|d| d.latency).collect();
     // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
     let latencies = (!scenario.world.has_every_link()).then_some(latencies.as_slice());
+    let cuts = CutBound::of(scenario)?;
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.job)
@@ -265,7 +267,10 @@ fn lower_bound(
                 bound::lower_of_messages(model, plan.operation, dimensions, &chunks, latencies)?
             }
         };
-        lower = lower.max(collective.start - first + own);
+        let by_cuts = cuts.as_ref().map_or(Time::ZERO, |cuts| {
+            cuts.lower(plan.operation, collective.size, &plan.dimensions)
+        });
+        lower = lower.max(collective.start - first + own.max(by_cuts));
     }
     Ok(lower)
 }

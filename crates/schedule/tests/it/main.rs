@@ -5,6 +5,7 @@ mod bound;
 mod common;
 mod coordinate_common;
 mod coordinate_laws;
+mod cuts;
 mod in_network_reduction;
 mod never_below_the_baseline;
 mod plan_check;

@@ -7,6 +7,7 @@ mod broadcast_and_all_to_all;
 mod common;
 mod concurrent_collectives;
 mod coordination;
+mod cut_bounds;
 mod expected_in_links;
 mod job_loads;
 mod jobs;
