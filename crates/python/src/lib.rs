@@ -3,6 +3,8 @@
 
 mod calls;
 mod compression;
+#[cfg(feature = "runtime")]
+mod dlpack;
 mod failures;
 mod foreign;
 #[cfg(feature = "runtime")]
@@ -10,6 +12,7 @@ mod job;
 mod many;
 #[cfg(feature = "runtime")]
 mod memory;
+mod networks;
 mod placement;
 mod plugin;
 mod registry;
@@ -18,23 +21,18 @@ mod runtime;
 mod tensor_plugin;
 mod traffic;
 mod training;
+mod watch;
 #[cfg(not(feature = "runtime"))]
 mod without_runtime;
 
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
 use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
-use allrail_fabric::cost::Prices;
-use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_fabric::{Fabric, FabricError, Kind, advise::advise as advise_on, show};
+use allrail_fabric::Kind;
 use allrail_schedule::queue;
 use allrail_simulate::error::Report;
-use allrail_simulate::scenario::{JobKind, Topology, WORLDS};
+use allrail_simulate::scenario::{JobKind, WORLDS};
 use allrail_simulate::training::{BoundResult, bound};
 use allrail_simulate::{Options, PlanFile, Scenario, SimulateError};
-use pyo3::call::PyCallArgs;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -42,6 +40,7 @@ use serde_json::{Value, json};
 
 use crate::calls::Calls;
 use crate::many::many;
+use crate::watch::Watch;
 
 create_exception!(
     _core,
@@ -76,87 +75,6 @@ pub(crate) fn read_scenario<J: JobKind>(
     calls: &Calls,
 ) -> Result<Scenario<J>, SimulateError> {
     Scenario::with_plugins(text, &calls.plugins(), &calls.tensor_plugins())
-}
-
-/// Lets Python handle Ctrl-C and reports progress; keeps the first exception.
-#[derive(Default)]
-struct Watch {
-    progress: Option<Py<PyAny>>,
-    raised: Option<PyErr>,
-    calls: Calls,
-    /// What was last told of: how much was done, and how much there is.
-    told: (u64, u64),
-    /// When that was.
-    looked: Option<Instant>,
-}
-
-/// How long Python is left alone between two looks at it: taking its lock costs microseconds.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-impl Watch {
-    fn new(progress: Option<Py<PyAny>>) -> Self {
-        Self { progress, ..Self::default() }
-    }
-
-    /// Whatever fails in plugins ends the run.
-    fn with_plugins(progress: Option<Py<PyAny>>, calls: &Calls) -> Self {
-        Self { calls: calls.clone(), ..Self::new(progress) }
-    }
-
-    fn observe(&mut self, done: u64, total: u64) -> ControlFlow<()> {
-        if self.raised.is_some() || self.calls.failures.failed() {
-            return ControlFlow::Break(());
-        }
-        if self.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
-            return ControlFlow::Continue(());
-        }
-        self.told = (done, total);
-        self.look((done, total))
-    }
-
-    /// The same without a pause, and with numbers of any kind.
-    fn look(&mut self, far: impl for<'py> PyCallArgs<'py>) -> ControlFlow<()> {
-        let outcome = Python::attach(|py| {
-            py.check_signals()?;
-            if let Some(progress) = &self.progress {
-                progress.call1(py, far)?;
-            }
-            Ok(())
-        });
-        self.looked = Some(Instant::now());
-        match outcome {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                self.raised = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    }
-
-    fn error(self, error: &SimulateError) -> PyErr {
-        self.raised
-            .or_else(|| self.calls.failures.failure())
-            .unwrap_or_else(|| simulate_error(error))
-    }
-
-    /// What a run comes to: a failure of its plugins voids its result. Whoever watches a run that is over
-    /// hears that all is done, however short it was.
-    fn end<T>(mut self, result: Result<T, SimulateError>) -> PyResult<T> {
-        match (self.calls.failures.failure(), result) {
-            (Some(failure), _) => Err(failure),
-            (None, Ok(result)) => {
-                let (done, total) = self.told;
-                if self.raised.is_some()
-                    || (total == 0 || done != total)
-                        && self.look((total.max(1), total.max(1))).is_break()
-                {
-                    return Err(self.error(&SimulateError::Interrupted));
-                }
-                Ok(result)
-            }
-            (None, Err(error)) => Err(self.error(&error)),
-        }
-    }
 }
 
 /// Simulates a scenario of any kind (JSON) and returns the result (JSON). A timeline of more than `most`
@@ -329,141 +247,6 @@ fn worlds() -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// The packets of known networks: name, payload and header in bytes, about.
-#[pyfunction]
-fn packets() -> String {
-    to_json(&allrail_fabric::packet::KNOWN)
-}
-
-/// Which dimensions are over- and under-provisioned (Themis §6.3).
-#[pyfunction]
-fn advise(fabric: &str) -> PyResult<String> {
-    let fabric: Fabric = serde_json::from_str(fabric)
-        .map_err(|error| form_error(format!("the fabric is malformed: {error}")))?;
-    let checked = fabric.validate();
-    checked.map_err(|error: FabricError| simulate_error(&error.into()))?;
-    Ok(to_json(&advise_on(&fabric)))
-}
-
-fn fabric_error(error: FabricError) -> PyErr {
-    simulate_error(&error.into())
-}
-
-/// What `look` finds of a fabric with `topology` (JSON), as JSON. Large networks take seconds to build, in
-/// which other threads of Python run and one of them may hear of Ctrl-C.
-fn of_topology<T: serde::Serialize>(
-    py: Python<'_>,
-    fabric: &str,
-    prices: Option<&str>,
-    look: impl FnOnce(&dyn GraphTopology, &Prices) -> Result<T, FabricError> + Send,
-) -> PyResult<String> {
-    let found = py.detach(|| {
-        let topology = topologies::read(parsed(fabric)?)?;
-        let prices = match prices {
-            Some(text) => Prices::read(&parsed(text)?)?,
-            None => Prices::default(),
-        };
-        look(&*topology, &prices).map(|found| to_json(&found)).map_err(SimulateError::from)
-    });
-    found.map_err(|error: SimulateError| simulate_error(&error))
-}
-
-/// Counts, price, diameter and half-plane cut of a fabric with `topology`; builds and searches it.
-#[pyfunction]
-#[pyo3(signature = (fabric, prices=None, progress=None))]
-fn graph_show(
-    py: Python<'_>,
-    fabric: &str,
-    prices: Option<&str>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let mut watch = Watch::new(progress);
-    let found = of_topology(py, fabric, prices, |topology, prices| {
-        show::show(topology, prices, &mut |done, total| watch.observe(done, total))
-    });
-    match watch.raised {
-        Some(error) => Err(error),
-        None => found,
-    }
-}
-
-/// The same from closed forms alone, without building it.
-#[pyfunction]
-#[pyo3(signature = (fabric, prices=None))]
-fn graph_count(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    of_topology(py, fabric, prices, |topology, prices| Ok(show::count(topology, prices)))
-}
-
-/// One plane of a fabric with `topology`, to be drawn: NPUs, nodes, cables with their kinds.
-#[pyfunction]
-fn graph_cables(py: Python<'_>, fabric: &str) -> PyResult<String> {
-    of_topology(py, fabric, None, |topology, _| show::draw(topology))
-}
-
-/// One plane of a fabric with `topology` for other tools (JSON): how many NPUs, nodes, their names where they
-/// have some, and the cables, each with its two nodes, its rate in Gb/s and its latency in ns.
-#[pyfunction]
-fn graph_links(py: Python<'_>, fabric: &str) -> PyResult<String> {
-    of_topology(py, fabric, None, |topology, _| {
-        let drawn = show::draw(topology)?;
-        let graph = topology.build()?;
-        let links: Vec<_> = graph
-            .cables()
-            .iter()
-            .map(|cable| {
-                let gbps = cable.wire.bandwidth.bytes_per_second() as f64 * 8.0 / 1e9;
-                (cable.ends[0].0, cable.ends[1].0, gbps, cable.wire.latency.as_us() * 1e3)
-            })
-            .collect();
-        let (npus, nodes, names) = (drawn.npus, drawn.nodes, drawn.names);
-        Ok(json!({"npus": npus, "nodes": nodes, "names": names, "links": links}))
-    })
-}
-
-/// What else a fabric with `topology` says of itself: whether its nodes have names, whether its
-/// dimensions share ports, the keys of a network that is small enough to be drawn.
-#[pyfunction]
-#[pyo3(signature = (fabric, prices=None))]
-fn graph_facts(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
-    of_topology(py, fabric, prices, |topology, _| Ok(show::facts(topology)))
-}
-
-/// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON). With `counted`, one
-/// that is no product of dimensions has those that a scenario counts over its cables.
-#[pyfunction]
-#[pyo3(signature = (fabric, counted=false))]
-fn graph_dimensions(py: Python<'_>, fabric: &str, counted: bool) -> PyResult<String> {
-    // Counting over the cables of a large network takes seconds, in which Python may end it.
-    let found = py.detach(|| {
-        let topology = Topology::read(parsed(fabric)?)?;
-        match counted {
-            true => topology.fabric(),
-            false => topology.product(),
-        }
-        .map(|fabric| to_json(&fabric))
-    });
-    found.map_err(|error| simulate_error(&error))
-}
-
-/// Prices (JSON) with the defaults filled in.
-#[pyfunction]
-fn check_prices(prices: &str) -> PyResult<String> {
-    let tree: Value =
-        serde_json::from_str(prices).map_err(|error| form_error(error.to_string()))?;
-    Prices::read(&tree).map(|prices| to_json(&prices)).map_err(fabric_error)
-}
-
-/// The topologies of graph fabrics: name, about, the JSON schema of their keys, whether they may stand
-/// in a file.
-#[pyfunction]
-#[pyo3(name = "topologies")]
-fn topologies_table() -> String {
-    let rows = topologies::ALL.iter().map(
-        |t| json!({ "name": t.tag, "about": t.about, "schema": (t.schema)(), "file": t.in_a_file }),
-    );
-    Value::from_iter(rows).to_string()
-}
-
 /// Proves that the messages of a scenario's plan do what its collective asks.
 #[pyfunction]
 fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
@@ -499,17 +282,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
-    module.add_function(wrap_pyfunction!(packets, module)?)?;
-    module.add_function(wrap_pyfunction!(advise, module)?)?;
-    module.add_function(wrap_pyfunction!(check_prices, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_show, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_count, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_dimensions, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_links, module)?)?;
-    module.add_function(wrap_pyfunction!(graph_facts, module)?)?;
-    module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    networks::register(module)?;
     placement::register(module)?;
     plugin::register(module)?;
     tensor_plugin::register(module)?;

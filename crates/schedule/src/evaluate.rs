@@ -11,6 +11,7 @@
 //! The executor over the `dims` world is the oracle: a property test compares them under every queue.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use allrail_collective::model::Sent;
 use allrail_collective::plan::scattered_at_start;
@@ -209,18 +210,72 @@ fn run<Q: DimensionQueue>(
     active_chunks: Option<ActiveChunks>,
     mut serve: impl FnMut(usize, StageRef),
 ) -> Time {
-    let eager = queues.first().is_some_and(DimensionQueue::is_eager);
-    let mut finished: EventQueue<StageRef> = EventQueue::new();
-    // With eager queues: of those, what ends now and was not looked at.
-    let mut taken: VecDeque<StageRef> = VecDeque::new();
-    let idle = Server { room: Room::new(active_chunks), ..Server::default() };
-    let mut servers = vec![idle; queues.len()];
-    let mut left = work.tasks().len();
-    let mut end = Time::ZERO;
-    let enqueue = |queues: &mut [Q], servers: &mut [Server], at: StageRef| {
-        if let Some(task) = work.chunk(at.chunk as usize).get(at.stage as usize) {
-            servers[task.dimension as usize].waiting += 1;
-            queues[task.dimension as usize].push(Waiting {
+    let mut run = Run::new(work, queues, active_chunks);
+    loop {
+        // What happens now first, then every dimension that can serve another.
+        run.issue();
+        run.take_finished();
+        run.serve(&mut serve);
+        if run.eager && run.has_more_now() {
+            continue;
+        }
+        match run.next() {
+            Some(next) => run.now = next,
+            None => break,
+        }
+    }
+    assert_eq!(run.left, 0, "a checked plan runs to its end");
+    run.end
+}
+
+/// A schedule under way.
+struct Run<'a, Q> {
+    work: &'a Work,
+    queues: &'a mut [Q],
+    servers: Vec<Server>,
+    eager: bool,
+    finished: EventQueue<StageRef>,
+    /// With eager queues: of those, what ends now and was not looked at.
+    taken: VecDeque<StageRef>,
+    unissued: Range<u32>,
+    /// Stages that are not over.
+    left: usize,
+    now: Time,
+    end: Time,
+}
+
+impl<'a, Q: DimensionQueue> Run<'a, Q> {
+    fn new(work: &'a Work, queues: &'a mut [Q], active_chunks: Option<ActiveChunks>) -> Self {
+        let idle = Server { room: Room::new(active_chunks), ..Server::default() };
+        Self {
+            work,
+            servers: vec![idle; queues.len()],
+            eager: queues.first().is_some_and(DimensionQueue::is_eager),
+            queues,
+            finished: EventQueue::new(),
+            taken: VecDeque::new(),
+            unissued: 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks"),
+            left: work.tasks().len(),
+            now: Time::ZERO,
+            end: Time::ZERO,
+        }
+    }
+
+    /// Chunks come to their first dimensions: all, or with eager queues one.
+    fn issue(&mut self) {
+        while let Some(chunk) = self.unissued.next() {
+            self.enqueue(StageRef { chunk, stage: 0 });
+            if self.eager {
+                break;
+            }
+        }
+    }
+
+    /// A chunk comes to the dimension of this stage, if it has one more.
+    fn enqueue(&mut self, at: StageRef) {
+        if let Some(task) = self.work.chunk(at.chunk as usize).get(at.stage as usize) {
+            self.servers[task.dimension as usize].waiting += 1;
+            self.queues[task.dimension as usize].push(Waiting {
                 collective: 0,
                 at,
                 priority: 0,
@@ -229,69 +284,62 @@ fn run<Q: DimensionQueue>(
                 brought: task.brought,
             });
         }
-    };
-    let mut unissued = 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks");
-    let mut now = Time::ZERO;
-    loop {
-        // What happens now first, then every dimension that can serve another.
-        for chunk in unissued.by_ref() {
-            enqueue(queues, &mut servers, StageRef { chunk, stage: 0 });
-            if eager {
-                break;
-            }
-        }
+    }
+
+    /// Stages that are over now make room, and their chunks go on: all, or with eager queues one.
+    fn take_finished(&mut self) {
         loop {
-            let over = if eager {
-                taken.pop_front()
-            } else if finished.next_time() == Some(now) {
-                finished.pop().map(|(_, at)| at)
+            let over = if self.eager {
+                self.taken.pop_front()
+            } else if self.finished.next_time() == Some(self.now) {
+                self.finished.pop().map(|(_, at)| at)
             } else {
                 None
             };
             let Some(at) = over else { break };
-            left -= 1;
-            end = now;
-            let task = &work.chunk(at.chunk as usize)[at.stage as usize];
-            servers[task.dimension as usize].room.give_back(task.share);
-            enqueue(queues, &mut servers, StageRef { stage: at.stage + 1, ..at });
-            if eager {
+            self.left -= 1;
+            self.end = self.now;
+            let task = &self.work.chunk(at.chunk as usize)[at.stage as usize];
+            self.servers[task.dimension as usize].room.give_back(task.share);
+            self.enqueue(StageRef { stage: at.stage + 1, ..at });
+            if self.eager {
                 break;
             }
         }
-        for (d, server) in servers.iter_mut().enumerate() {
-            while server.waiting > 0 && server.free_at <= now && server.room.is_left() {
-                let Some(Waiting { at, .. }) = queues[d].pop() else { break };
-                let task = &work.chunk(at.chunk as usize)[at.stage as usize];
+    }
+
+    /// Every dimension that can serves another stage.
+    fn serve(&mut self, serve: &mut impl FnMut(usize, StageRef)) {
+        for (d, server) in self.servers.iter_mut().enumerate() {
+            while server.waiting > 0 && server.free_at <= self.now && server.room.is_left() {
+                let Some(Waiting { at, .. }) = self.queues[d].pop() else { break };
+                let task = &self.work.chunk(at.chunk as usize)[at.stage as usize];
                 server.waiting -= 1;
                 server.room.take(task.share);
-                server.free_at = now + task.occupancy;
+                server.free_at = self.now + task.occupancy;
                 serve(d, at);
-                let class = if eager { u8::try_from(d).unwrap_or(u8::MAX) } else { 0 };
-                finished.push(server.free_at + task.latency, class, at);
+                let class = if self.eager { u8::try_from(d).unwrap_or(u8::MAX) } else { 0 };
+                self.finished.push(server.free_at + task.latency, class, at);
             }
-        }
-        if eager {
-            // Dimensions that fell free have chosen by now; what ends now is taken one by one.
-            if taken.is_empty() && unissued.is_empty() {
-                while finished.next_time() == Some(now) {
-                    taken.extend(finished.pop().map(|(_, at)| at));
-                }
-            }
-            if !taken.is_empty() || !unissued.is_empty() {
-                continue;
-            }
-        }
-        let next = servers
-            .iter()
-            .filter(|server| server.waiting > 0 && server.free_at > now && server.room.is_left())
-            .map(|server| server.free_at)
-            .chain(finished.next_time())
-            .min();
-        match next {
-            Some(next) => now = next,
-            None => break,
         }
     }
-    assert_eq!(left, 0, "a checked plan runs to its end");
-    end
+
+    /// With eager queues: dimensions that fell free have chosen by now; what ends now is taken one by one.
+    fn has_more_now(&mut self) -> bool {
+        if self.taken.is_empty() && self.unissued.is_empty() {
+            while self.finished.next_time() == Some(self.now) {
+                self.taken.extend(self.finished.pop().map(|(_, at)| at));
+            }
+        }
+        !self.taken.is_empty() || !self.unissued.is_empty()
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Time> {
+        let able = |server: &&Server| {
+            server.waiting > 0 && server.free_at > self.now && server.room.is_left()
+        };
+        let free = self.servers.iter().filter(able).map(|server| server.free_at);
+        free.chain(self.finished.next_time()).min()
+    }
 }

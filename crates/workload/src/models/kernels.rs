@@ -20,7 +20,7 @@
 //!
 //! Counted from what PyTorch's operators read and write; fused, dropout is written by the kernel that sums.
 
-use super::blocks::Sizes;
+use super::sizes::Sizes;
 use super::transformer::Head;
 use crate::kernels::{Attention, Kernel, Product, Split, Stream};
 

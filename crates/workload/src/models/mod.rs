@@ -3,7 +3,7 @@
 //! - [`layer`]: what every model becomes.
 //! - [`shapes`]: layers by shape, from a file.
 //! - [`transformer`]: transformers by their sizes.
-//! - [`blocks`]: their layers. `next_token`: modules that predict more tokens.
+//! - `sizes`: what these are after defaults, checked. [`blocks`]: their layers. `next_token`: modules that predict more tokens.
 //! - `kernels`: what these run on a device.
 //! - [`hugging_face`]: transformers by their `config.json`.
 //! - [`dlrm`]: embedding tables and MLPs.
@@ -15,6 +15,7 @@ mod kernels;
 pub mod layer;
 mod next_token;
 pub mod shapes;
+mod sizes;
 pub mod transformer;
 
 pub use dlrm::DlrmSpec;

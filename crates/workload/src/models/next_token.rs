@@ -4,8 +4,8 @@
 //! the model's last kind, and the head again; the tables are the model's (DeepSeek-V3, 2412.19437, §2.2). With
 //! width h it has 2·h² parameters, two norms, the layer's and a last norm. In a pipeline it counts as a layer.
 
-use super::blocks::Sizes;
 use super::layer::{Cut, Flops, Layer};
+use super::sizes::Sizes;
 
 impl Sizes<'_> {
     /// A module: the last layer's kind of layer on a projection of its output and

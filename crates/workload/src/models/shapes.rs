@@ -180,7 +180,7 @@ pub fn model(name: &str, specs: &[LayerSpec]) -> Result<ModelLayers, WorkloadErr
         model.layers.iter().map(|layer| number(layer) as f64).sum()
     };
     let sums = [sum(|l| l.flops.total()), sum(|l| l.parameters), sum(|l| l.saved.max(l.moved))];
-    if sums.iter().any(|sum| 8.0 * sum > super::blocks::MOST) {
+    if sums.iter().any(|sum| 8.0 * sum > super::sizes::MOST) {
         return Err(too_large("all of them"));
     }
     // Nothing waits for the gradient of the data.
@@ -272,70 +272,16 @@ impl LayerSpec {
     }
 
     fn shape(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
-        if let Some(shape) = &self.convolution {
-            return shape.layer(name, at);
+        match (&self.convolution, &self.dense, &self.lstm, &self.embedding) {
+            (Some(shape), ..) => shape.layer(name, at),
+            (_, Some(shape), ..) => shape.layer(name, at),
+            (_, _, Some(shape), _) => shape.layer(name, at),
+            (.., Some(shape)) => shape.layer(name, at),
+            _ => self.by_number(name, at),
         }
-        let of = |what: &str, sizes: &[u64]| -> Result<(), WorkloadError> {
-            if sizes.contains(&0) {
-                return Err(WorkloadError::new(
-                    format!("{at}.{what}"),
-                    name,
-                    "a size is zero",
-                    "sizes are at least 1",
-                ));
-            }
-            Ok(())
-        };
-        if let Some(dense) = &self.dense {
-            of("dense", &[dense.inputs, dense.outputs, dense.positions])?;
-            let input = product(name, [dense.inputs, dense.positions])?;
-            let output = product(name, [dense.outputs, dense.positions])?;
-            return Ok(Layer {
-                flops: Flops::linear(product(name, [2, input, dense.outputs])?),
-                parameters: product(
-                    name,
-                    [dense.inputs.saturating_add(dense.bias.into()), dense.outputs],
-                )?,
-                moved: input + output,
-                output,
-                saved: input,
-                matrices: vec![[dense.outputs, dense.inputs]],
-                ..Layer::default()
-            });
-        }
-        if let Some(lstm) = &self.lstm {
-            of("lstm", &[lstm.inputs, lstm.hidden, lstm.steps, lstm.directions])?;
-            let gates = product(
-                name,
-                [4, lstm.hidden, lstm.inputs.saturating_add(lstm.hidden), lstm.directions],
-            )?;
-            let input = product(name, [lstm.inputs, lstm.steps])?;
-            let output = product(name, [lstm.hidden, lstm.steps, lstm.directions])?;
-            return Ok(Layer {
-                flops: Flops::linear(product(name, [2, gates, lstm.steps])?),
-                parameters: gates + product(name, [4, lstm.hidden, lstm.biases, lstm.directions])?,
-                moved: input + output,
-                weight_rereads: lstm.steps - 1,
-                output,
-                matrices: [[4 * lstm.hidden, lstm.inputs], [4 * lstm.hidden, lstm.hidden]]
-                    .repeat(usize::try_from(lstm.directions).unwrap_or(1).min(2)),
-                // Its input, four gates and the cell.
-                saved: input + 5 * output,
-                ..Layer::default()
-            });
-        }
-        if let Some(table) = &self.embedding {
-            of("embedding", &[table.rows, table.width, table.lookups])?;
-            let output = product(name, [table.width, table.lookups])?;
-            return Ok(Layer {
-                parameters: product(name, [table.rows, table.width])?,
-                moved: 2 * output,
-                output,
-                matrices: vec![[table.rows, table.width]],
-                lookups: Some(table.lookups),
-                ..Layer::default()
-            });
-        }
+    }
+
+    fn by_number(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
         let (flops, output) = (self.flops.unwrap_or(0), self.output.unwrap_or(0));
         let factor = self.backward_factor.unwrap_or(2.0);
         if !(0.0..=100.0).contains(&factor) {
@@ -359,6 +305,77 @@ impl LayerSpec {
             moved: 2 * output,
             output,
             saved: output,
+            ..Layer::default()
+        })
+    }
+}
+
+fn not_zero(name: &str, at: &str, what: &str, sizes: &[u64]) -> Result<(), WorkloadError> {
+    if sizes.contains(&0) {
+        return Err(WorkloadError::new(
+            format!("{at}.{what}"),
+            name,
+            "a size is zero",
+            "sizes are at least 1",
+        ));
+    }
+    Ok(())
+}
+
+impl DenseSpec {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+        not_zero(name, at, "dense", &[self.inputs, self.outputs, self.positions])?;
+        let input = product(name, [self.inputs, self.positions])?;
+        let output = product(name, [self.outputs, self.positions])?;
+        Ok(Layer {
+            flops: Flops::linear(product(name, [2, input, self.outputs])?),
+            parameters: product(
+                name,
+                [self.inputs.saturating_add(self.bias.into()), self.outputs],
+            )?,
+            moved: input + output,
+            output,
+            saved: input,
+            matrices: vec![[self.outputs, self.inputs]],
+            ..Layer::default()
+        })
+    }
+}
+
+impl LstmSpec {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+        not_zero(name, at, "lstm", &[self.inputs, self.hidden, self.steps, self.directions])?;
+        let gates = product(
+            name,
+            [4, self.hidden, self.inputs.saturating_add(self.hidden), self.directions],
+        )?;
+        let input = product(name, [self.inputs, self.steps])?;
+        let output = product(name, [self.hidden, self.steps, self.directions])?;
+        Ok(Layer {
+            flops: Flops::linear(product(name, [2, gates, self.steps])?),
+            parameters: gates + product(name, [4, self.hidden, self.biases, self.directions])?,
+            moved: input + output,
+            weight_rereads: self.steps - 1,
+            output,
+            matrices: [[4 * self.hidden, self.inputs], [4 * self.hidden, self.hidden]]
+                .repeat(usize::try_from(self.directions).unwrap_or(1).min(2)),
+            // Its input, four gates and the cell.
+            saved: input + 5 * output,
+            ..Layer::default()
+        })
+    }
+}
+
+impl EmbeddingSpec {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+        not_zero(name, at, "embedding", &[self.rows, self.width, self.lookups])?;
+        let output = product(name, [self.width, self.lookups])?;
+        Ok(Layer {
+            parameters: product(name, [self.rows, self.width])?,
+            moved: 2 * output,
+            output,
+            matrices: vec![[self.rows, self.width]],
+            lookups: Some(self.lookups),
             ..Layer::default()
         })
     }

@@ -47,7 +47,27 @@ impl Batches {
             (None, Some(micro), Some(count)) => Some(micro.saturating_mul(count)),
             (batch, _, _) => batch,
         };
-        let replica = match (workload.global_batch, own) {
+        let replica = Self::of_a_replica(workload.global_batch, own, replicas)?;
+        let (micro, count) = (workload.micro_batch, parallelism.microbatches);
+        let microbatches = Self::cut(replica, micro, count, stages)?;
+        if !replica.is_multiple_of(microbatches) {
+            let why = format!(
+                "it is cut into {microbatches} {microbatch}",
+                microbatch = either(&microbatches, "microbatch", "microbatches")
+            );
+            let hint = "a multiple of `microbatches` (as many as stages, if left out)";
+            return Err(wrong("batch_per_replica", replica, &why, hint));
+        }
+        Ok(Self { replica, microbatches })
+    }
+
+    /// Samples of a replica, by those of the job or what is said of a replica.
+    fn of_a_replica(
+        global: Option<u32>,
+        own: Option<u32>,
+        replicas: u32,
+    ) -> Result<u32, WorkloadError> {
+        Ok(match (global, own) {
             (None, None) => {
                 return Err(wrong(
                     "batch_per_replica",
@@ -81,8 +101,17 @@ impl Batches {
                 }
                 own
             }
-        };
-        let microbatches = match (workload.micro_batch, parallelism.microbatches) {
+        })
+    }
+
+    /// Into how many microbatches the samples of a replica are cut.
+    fn cut(
+        replica: u32,
+        micro: Option<u32>,
+        count: Option<u32>,
+        stages: u32,
+    ) -> Result<u32, WorkloadError> {
+        Ok(match (micro, count) {
             (None, count) => count.unwrap_or(stages),
             (Some(micro), count) => {
                 if !replica.is_multiple_of(micro) {
@@ -101,15 +130,6 @@ impl Batches {
                 }
                 cut
             }
-        };
-        if !replica.is_multiple_of(microbatches) {
-            let why = format!(
-                "it is cut into {microbatches} {microbatch}",
-                microbatch = either(&microbatches, "microbatch", "microbatches")
-            );
-            let hint = "a multiple of `microbatches` (as many as stages, if left out)";
-            return Err(wrong("batch_per_replica", replica, &why, hint));
-        }
-        Ok(Self { replica, microbatches })
+        })
     }
 }

@@ -118,16 +118,30 @@ impl Emitter<'_> {
         if users.is_empty() {
             users.extend(first);
         }
-        let mut output = self.exchange_tokens(position, tokens(Journey::Home), &name, pass, data);
+        let output = self.exchange_tokens(position, tokens(Journey::Home), &name, pass, data);
+        self.share_output(position, layer, &name, (pass, beside.scattered), output)
+    }
+
+    /// What a layer's ranks tell each other of its output.
+    fn share_output(
+        &mut self,
+        position: usize,
+        layer: &Layer,
+        name: &str,
+        (pass, scattered): (Pass, Option<(u64, Time)>),
+        mut output: Vec<NodeId>,
+    ) -> Vec<NodeId> {
+        let sp = self.plan.workload.parallelism.sp;
+        let kind = |purpose: Purpose| (purpose, None, pass);
         match layer.cut {
-            Cut::Tensor { .. } if beside.scattered.is_some() => {
-                let product = beside.scattered.unwrap_or_default();
-                output = self.scattering_product(position, &name, product, pass, &output);
+            Cut::Tensor { .. } if scattered.is_some() => {
+                let product = scattered.unwrap_or_default();
+                output = self.scattering_product(position, name, product, pass, &output);
             }
             Cut::Tensor { forward, .. } if forward > 0 => {
                 let operation = if sp { ReduceScatter } else { AllReduce };
                 let what = (operation, self.bytes(forward, 1), Span::Tensor);
-                let sum = self.collective(position, &name, what, kind(Purpose::Tensor), &output);
+                let sum = self.collective(position, name, what, kind(Purpose::Tensor), &output);
                 output = sum.map_or(output, |id| vec![id]);
             }
             Cut::Spatial { halo } => {
@@ -137,7 +151,7 @@ impl Emitter<'_> {
             }
             Cut::Tables { exchanged } => {
                 let what = (AllToAll, self.bytes(exchanged, 1), Span::Replicas);
-                let rows = self.collective(position, &name, what, kind(Purpose::Expert), &output);
+                let rows = self.collective(position, name, what, kind(Purpose::Expert), &output);
                 output = rows.map_or(output, |id| vec![id]);
             }
             _ => {}

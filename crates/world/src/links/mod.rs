@@ -18,78 +18,18 @@
 //! arrival; the event queue holds only the next arrival of each link, and its size is that of the
 //! network, not of the traffic.
 
-use std::collections::{HashMap, VecDeque};
+mod plane;
+
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
-use allrail_fabric::kinds::{self, Reach, Topology};
-use allrail_fabric::wiring::{Hop, Wiring};
+use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Time};
+use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Dimension, Fabric};
 
+use self::plane::{Pace, Plane};
 use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
-
-struct Plane {
-    dimension: Dimension,
-    topology: &'static dyn Topology,
-    /// Product of the sizes of the inner dimensions: the distance of two neighbours' ranks.
-    stride: u32,
-    links_per_instance: u32,
-    first_link: usize,
-    /// Of the first link of a message, with what dividing the step latency leaves over.
-    first_latency: Time,
-    /// Of the others.
-    link_latency: Time,
-    pace: Pace,
-    /// Which links are slow, and how fast these are; none where all are alike.
-    slow: Option<(Vec<bool>, Pace)>,
-    /// Links that any message can cross.
-    used_links: u64,
-    /// Where it counts over cables: these, and the links of messages so far.
-    wired: Option<Wired>,
-}
-
-/// Cables that all instances of a dimension share.
-struct Wired {
-    wiring: Wiring,
-    hops: Vec<Option<Hop>>,
-    /// By line and the two places.
-    routes: HashMap<[u32; 3], Arc<[u32]>>,
-}
-
-impl Wired {
-    fn new(wiring: &Wiring) -> Self {
-        let hops = (0..wiring.hops()).map(|hop| wiring.hop(hop)).collect();
-        Self { wiring: wiring.clone(), hops, routes: HashMap::new() }
-    }
-
-    fn route(&mut self, line: u32, from: u32, to: u32) -> Arc<[u32]> {
-        let Self { wiring, routes, .. } = self;
-        let found = || wiring.route(line, from, to).into();
-        Arc::clone(routes.entry([line, from, to]).or_insert_with(found))
-    }
-}
-
-/// How fast a link is.
-struct Pace {
-    bandwidth: Bandwidth,
-    /// The last message's size and its serialisation: most are alike.
-    last: (Bytes, Time),
-}
-
-impl Pace {
-    const fn of(bandwidth: Bandwidth) -> Self {
-        Self { bandwidth, last: (Bytes::new(0), Time::ZERO) }
-    }
-
-    fn serialisation(&mut self, bytes: Bytes) -> Time {
-        if self.last.0 != bytes {
-            let time = self.bandwidth.time_for(bytes);
-            self.last = (bytes, time.expect("the driver bounds the time of a message"));
-        }
-        self.last.1
-    }
-}
 
 struct Message {
     tag: u64,
@@ -163,28 +103,9 @@ impl Links {
         let mut first_link = 0usize;
         let mut planes = Vec::new();
         for dimension in &fabric.dimensions {
-            let topology = kinds::of(dimension.kind);
-            let links_per_instance = topology.link_count(dimension);
             let link_count = usize::try_from(Self::links_on(fabric, dimension))
                 .expect("the driver bounds the number of links");
-            let wired = dimension.wiring.as_ref().map(Wired::new);
-            let cables = wired.as_ref().map(|wired| wired.hops.iter().flatten().count() as u64);
-            let hops = u64::from(topology.hops_per_step());
-            let per_link = dimension.latency.as_ps() / hops;
-            planes.push(Plane {
-                topology,
-                stride,
-                links_per_instance,
-                first_link,
-                first_latency: Time::from_ps(dimension.latency.as_ps() - per_link * (hops - 1))
-                    + dimension.message_latency,
-                link_latency: Time::from_ps(per_link),
-                pace: Pace::of(topology.link_bandwidth(dimension)),
-                slow: None,
-                used_links: cables.unwrap_or(npus * topology.links_per_npu(dimension) * hops),
-                wired,
-                dimension: dimension.clone(),
-            });
+            planes.push(Plane::new(dimension, npus, stride, first_link));
             stride *= dimension.size;
             first_link += link_count;
         }
@@ -233,15 +154,6 @@ impl Links {
         }
     }
 
-    /// A rank's coordinate on a plane's dimension, and which of its instances it is in.
-    fn locate(&self, dimension: DimensionId, rank: Rank) -> (u32, u32) {
-        let plane = &self.planes[dimension.index()];
-        let coordinate = rank.0 / plane.stride % plane.dimension.size;
-        let below = rank.0 % plane.stride;
-        let above = rank.0 / (plane.stride * plane.dimension.size);
-        (coordinate, above * plane.stride + below)
-    }
-
     /// Puts `message` on its next link at `now`; returns when its last byte leaves that link, or
     /// `None` if it has arrived.
     fn forward(&mut self, now: Time, id: u32) -> Option<Time> {
@@ -288,37 +200,20 @@ impl Links {
     }
 }
 
-impl Links {
-    /// How long a message takes that shares nothing.
-    fn alone(&self, dimension: DimensionId, from: u32, to: u32, bytes: Bytes) -> Time {
-        let plane = &self.planes[dimension.index()];
-        let mut path = Vec::new();
-        kinds::path(&plane.dimension, from, to, &mut path);
-        let steps = path.len() as u64 / u64::from(plane.topology.hops_per_step());
-        let (whole, size) = (plane.dimension.aggregate(), u64::from(plane.dimension.size));
-        let share = if plane.topology.reach() == Reach::Peers { size - 1 } else { 1 };
-        let rate = u128::from(whole.fraction(1, share).bytes_per_second());
-        let nanoseconds = u128::from(bytes.count()) * 1_000_000_000 / rate;
-        let nanoseconds = u64::try_from(nanoseconds).expect("the driver bounds a message's time");
-        let latency = plane.dimension.latency.checked_mul(steps).expect("few steps");
-        latency + plane.dimension.message_latency + Time::from_ns(nanoseconds)
-    }
-}
-
 impl World for Links {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
         else {
             panic!("the world `links` carries messages; a driver sent it a stage");
         };
-        let (from, instance) = self.locate(dimension, source);
-        let (to, other) = self.locate(dimension, destination);
-        let alone = self.planes[dimension.index()].dimension.contention == Contention::None;
+        let plane = &mut self.planes[dimension.index()];
+        let (from, instance) = plane.locate(source);
+        let (to, other) = plane.locate(destination);
+        let alone = plane.dimension.contention == Contention::None;
         assert!(
             (alone || instance == other) && from != to,
             "{source} and {destination} are not peers on {dimension}"
         );
-        let plane = &mut self.planes[dimension.index()];
         let route = plane.wired.as_mut().map(|wired| wired.route(instance, from, to));
         let mut message = Message {
             tag: submission.tag,
@@ -342,7 +237,7 @@ impl World for Links {
             u32::try_from(self.messages.len() - 1).expect("fewer than 2^32 messages at once")
         };
         let departure = if alone {
-            let arrival = now + self.alone(dimension, from, to, bytes);
+            let arrival = now + self.planes[dimension.index()].alone(from, to, bytes);
             self.events.push(arrival, DELIVERED, Inner::Landed { message: id });
             now
         } else {
