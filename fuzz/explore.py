@@ -10,7 +10,7 @@ What is found by itself, so that a new law is explored once it stands in the tre
   other tests of a file that reads `LAW_SEEDS`, which run the seeds `LAW_FIRST_SEED ..
   LAW_FIRST_SEED + LAW_SEEDS` (in `make test`: 0 and what the law pins, 200 by default).
 - Python: tests with hypothesis.
-- Fuzzers: the targets of `fuzz_readers.py`, and of `crates/workload/tests/it/fuzz`.
+- Fuzzers: the targets of `fuzz_readers.py`, and of `crates/formats/tests/it/fuzz`.
 
 What fails is told with its seed and one command that repeats it, and is left out from then on. Ends
 with status 1 if anything failed.

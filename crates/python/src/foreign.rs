@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_collective::msccl;
+use allrail_formats::chakra::Ranks;
+use allrail_formats::{self, convert};
 use allrail_simulate::SimulateError;
 use allrail_simulate::error::Report;
 use allrail_simulate::training::outcome::export::export;
-use allrail_workload::formats::chakra::Ranks;
-use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn formats_table() -> String {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn recognise(py: Python<'_>, path: PathBuf) -> Option<&'static str> {
-    py.detach(|| formats::recognise(&path)).map(allrail_workload::formats::Format::tag)
+    py.detach(|| formats::recognise(&path)).map(allrail_formats::Format::tag)
 }
 
 /// Reads a program of MSCCL and lays it out as an algorithm under a name; returns it (JSON).

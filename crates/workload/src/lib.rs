@@ -7,7 +7,6 @@
 //! - [`kernels`]: what they run on a device. [`device`]: how long it takes. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
-//! - [`formats`]: workloads in other tools' words.
 //! - [`throughput`]: samples, tokens and FLOPs a second. [`time_to_train`]: all steps together.
 //! - [`error`]: what can be wrong with a workload.
 
@@ -15,7 +14,6 @@ mod check;
 pub mod compression;
 pub mod device;
 pub mod error;
-pub mod formats;
 pub mod graph;
 pub mod kernels;
 pub mod memory;

@@ -81,7 +81,7 @@ impl SlowLinks {
 }
 
 /// Whether they are what they should be.
-pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
+pub fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
     let Some(slow) = &workload.slow_links else { return Ok(()) };
     let wrong = |field: &str, value: f64, why: &str, hint: &str| {
         Err(WorkloadError::new(format!("workload.slow_links.{field}"), value, why, hint))

@@ -4,7 +4,7 @@
     report.kept      # nodes by kind
     report.dropped   # events by why they were left out
 
-The work is the core's (`crates/workload/src/formats`). `recognised.py` says which format a file
+The work is the core's (`crates/formats/src`). `recognised.py` says which format a file
 has; `config_json.py` and `layer_file.py` import what is no trace; `chakra_export.py` is the other
 way.
 """

@@ -27,7 +27,7 @@ pub struct BuiltJob<'a> {
 /// # Errors
 /// The workload is wrong, or does not fit dimensions of these sizes.
 pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
-    Ok(match allrail_workload::formats::build(workload, sizes)? {
+    Ok(match allrail_formats::build(workload, sizes)? {
         Some(foreign) => {
             let sparse = !workload.sparse.is_empty();
             if workload.compression.is_some() || workload.every > 1 || sparse {

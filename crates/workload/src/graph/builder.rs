@@ -1,5 +1,7 @@
 //! Makes step graphs, node by node, and checks them at the end.
 
+use std::collections::BTreeMap;
+
 use super::{
     Actor, ActorId, CLOSES, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId,
     OPENS, Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work, in_order,
@@ -203,21 +205,43 @@ impl Builder {
         }
     }
 
+    /// Lets nodes of one queue, such as a stream of an accelerator, run one after the other: in the order in
+    /// which they were added, unless what they wait for says otherwise.
+    ///
+    /// # Panics
+    /// If a node was not added.
+    pub fn queue(&mut self, nodes: &[(NodeId, u64)]) {
+        let mut places = vec![0u32; self.len()];
+        for (place, id) in (0u32..).zip(self.in_order()) {
+            places[id.index()] = place;
+        }
+        let mut queued = nodes.to_vec();
+        queued.sort_by_key(|(node, _)| places[node.index()]);
+        let mut last: BTreeMap<(u32, u64), NodeId> = BTreeMap::new();
+        let mut more = Vec::new();
+        for (node, queue) in queued {
+            if let Some(before) = last.insert((self.actor_of(node).0, queue), node) {
+                more.push((node, before));
+            }
+        }
+        self.wait_also(&more);
+    }
+
     /// Whose a node is.
     ///
     /// # Panics
     /// If the node was not added.
-    pub(crate) fn actor_of(&self, node: NodeId) -> ActorId {
+    fn actor_of(&self, node: NodeId) -> ActorId {
         ActorId(self.nodes[node.index()].actor)
     }
 
     /// All nodes, each after what it waits for, else as they were added; those of a cycle last.
-    pub(crate) fn in_order(&self) -> Vec<NodeId> {
+    fn in_order(&self) -> Vec<NodeId> {
         in_order(&self.starts, &self.after, self.nodes.len())
     }
 
     /// Lets nodes wait for others, too: `(node, before)`, each once.
-    pub(crate) fn wait_also(&mut self, more: &[(NodeId, NodeId)]) {
+    fn wait_also(&mut self, more: &[(NodeId, NodeId)]) {
         let mut more = more.to_vec();
         more.sort_unstable();
         let mut more = more.into_iter().peekable();

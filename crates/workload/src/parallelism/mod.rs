@@ -97,7 +97,7 @@ impl Built {
     ///
     /// # Errors
     /// What disturbs the workload is not what it should be.
-    pub(crate) fn with_stragglers(
+    pub fn with_stragglers(
         self,
         workload: &Workload,
         sizes: &[u32],

@@ -102,28 +102,3 @@ fn without_messages_the_slow_ranks_of_a_class_are_one_actor() {
     let slowed = perturbation.time(ActorId(1), NodeId(0), 0, time);
     assert_eq!(slowed.as_ps(), 2 * time.as_ps());
 }
-
-#[test]
-fn ranks_of_written_steps_may_be_slow_too() {
-    let steps = json!({
-        "ranks": [{ "rank": 4 }],
-        "groups": { "all": ["rank"] },
-        "steps": { "rank": [
-            { "compute": "1 ms" },
-            { "all_reduce": 10, "over": "all" },
-        ] },
-    });
-    let build = |stragglers: serde_json::Value| {
-        let value = json!({"model": {"steps": steps}, "stragglers": stragglers});
-        let workload = serde_json::from_value(value).expect("a workload");
-        allrail_workload::formats::build(&workload, &[4]).map(|built| built.expect("steps"))
-    };
-    let alike = build(json!([])).expect("it is right");
-    let slow = build(json!([{"ranks": [2], "factor": 3.0}])).expect("it is right");
-    assert_eq!((alike.graph.actors().len(), slow.graph.actors().len()), (1, 2));
-    assert_eq!(slow.graph.actors()[1].ranks, [Rank(2)]);
-    assert_eq!(slow.slow, [1.0, 3.0]);
-    assert_eq!(slow.graph.groups()[0].actors.len(), 2);
-    let refused = build(json!([{"ranks": [4], "factor": 3.0}])).expect_err("there is no rank 4");
-    assert_eq!(refused.field, "workload.stragglers[0].ranks");
-}

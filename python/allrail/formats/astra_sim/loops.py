@@ -1,7 +1,7 @@
 """Which of a layer file's collectives its loop runs: the rules of the core, in a table.
 
 `MICRO` runs one, inference the forward half, and others leave out what a layer's neighbours make
-needless. What a loop does, and when, is in the core (`crates/workload/src/formats/astra_sim`),
+needless. What a loop does, and when, is in the core (`crates/formats/src/astra_sim`),
 which tells the same of a simulation; a test holds both to each other.
 """
 

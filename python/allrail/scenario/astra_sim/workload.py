@@ -1,7 +1,7 @@
 """Workload files (1.0 `.txt`): a training loop and a list of layers.
 
 The first line names the loop (`header`), the second the number of layers, then each layer has a row
-(`layers`). What the loops do is in the core (`crates/workload/src/formats/astra_sim`); `MICRO`, a
+(`layers`). What the loops do is in the core (`crates/formats/src/astra_sim`); `MICRO`, a
 collective on its own, is in `micro`.
 """
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allrail_workload::formats::chakra::{self, Ranks, write::Summary};
+use allrail_formats::chakra::{self, Ranks, write::Summary};
 
 use crate::SimulateError;
 use crate::driver::Observer;
