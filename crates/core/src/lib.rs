@@ -3,10 +3,12 @@
 //! - [`units`]: [`Time`] in integer picoseconds, [`Bytes`], [`Bandwidth`]; the only parser of
 //!   quantities such as `"400 Gb/s"` in the whole project.
 //! - [`count`]: a number and its noun, as people read them.
+//! - [`dtype`]: types of elements and their bytes.
 //! - [`ids`]: ranks and dimensions as types of their own.
 //! - [`event_queue`]: the queue whose ties are broken by (time, class, sequence).
 
 pub mod count;
+pub mod dtype;
 pub mod event_queue;
 pub mod ids;
 pub mod units;

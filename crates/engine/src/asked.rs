@@ -3,6 +3,8 @@
 //! summed moves as bytes. Ranks compare this in the [`SignatureHash`](crate::SignatureHash), or a maximum on
 //! one rank would meet a minimum on another.
 
+use allrail_core::dtype;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked<'a> {
@@ -37,39 +39,9 @@ pub(crate) const HAS_NO_SIZE: [&str; 3] = ["barrier", "all_to_all with sizes", "
 /// By what elements may be combined, beside their sum. A new one comes last.
 pub(crate) const REDUCTIONS: [&str; 7] = ["average", "product", "min", "max", "and", "or", "xor"];
 
-/// The types of frameworks, and bytes of an element of each. A new one comes last.
-const DTYPES: [(&str, u64); 26] = [
-    ("bool", 1),
-    ("uint8", 1),
-    ("int8", 1),
-    ("int16", 2),
-    ("uint16", 2),
-    ("int32", 4),
-    ("uint32", 4),
-    ("int64", 8),
-    ("uint64", 8),
-    ("float16", 2),
-    ("bfloat16", 2),
-    ("float32", 4),
-    ("float64", 8),
-    ("complex32", 4),
-    ("complex64", 8),
-    ("complex128", 16),
-    ("float8_e4m3fn", 1),
-    ("float8_e4m3fnuz", 1),
-    ("float8_e5m2", 1),
-    ("float8_e5m2fnuz", 1),
-    ("float8_e8m0fnu", 1),
-    ("float4_e2m1fn_x2", 1),
-    ("quint8", 1),
-    ("qint8", 1),
-    ("qint32", 4),
-    ("float8_e4m3b11fnuz", 1),
-];
-
 /// The names of types that are told exactly.
 pub fn dtypes() -> impl Iterator<Item = &'static str> {
-    DTYPES.iter().map(|(name, _)| *name)
+    dtype::DTYPES.iter().map(|(name, _)| *name)
 }
 
 fn place(of: &str, list: &[&str]) -> u64 {
@@ -100,9 +72,7 @@ impl Asked<'_> {
     /// How many elements of its type so many bytes are; bytes, where it is not known.
     #[must_use]
     pub fn elements(&self, bytes: u64) -> u64 {
-        let width =
-            DTYPES.iter().find(|(name, _)| *name == self.dtype).map_or(1, |(_, width)| *width);
-        bytes / width
+        bytes / dtype::width(self.dtype).unwrap_or(1)
     }
 }
 

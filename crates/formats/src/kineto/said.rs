@@ -14,6 +14,7 @@
 //! collective, too, and for nothing else.
 
 use allrail_collective::Operation;
+use allrail_core::dtype;
 use allrail_workload::graph::Purpose;
 use serde_json::Value;
 
@@ -167,16 +168,21 @@ pub(super) fn kind(said: &str) -> Option<Kind> {
 /// Bytes of an element, by the names of PyTorch and of C++.
 fn width(dtype: &str) -> Option<u64> {
     let dtype = dtype.to_lowercase();
-    Some(match dtype.trim_start_matches("c10::") {
-        "complexdouble" | "complex<double>" => 16,
-        "double" | "float64" | "long" | "long int" | "int64" | "uint64" | "complexfloat"
-        | "complex<float>" => 8,
-        "float" | "float32" | "int" | "int32" | "uint32" => 4,
-        "half" | "float16" | "bfloat16" | "short" | "short int" | "int16" | "uint16" => 2,
-        "byte" | "char" | "bool" | "int8" | "uint8" | "unsigned char" | "signed char" => 1,
-        other if other.starts_with("float8") => 1,
-        _ => return None,
-    })
+    let name = match dtype.trim_start_matches("c10::") {
+        "complexdouble" | "complex<double>" => "complex128",
+        "complexfloat" | "complex<float>" => "complex64",
+        "double" => "float64",
+        "float" => "float32",
+        "half" => "float16",
+        "long" | "long int" => "int64",
+        "int" => "int32",
+        "short" | "short int" => "int16",
+        "char" | "signed char" => "int8",
+        "byte" | "unsigned char" => "uint8",
+        other if other.starts_with("float8") => "float8_e4m3fn",
+        other => other,
+    };
+    dtype::width(name)
 }
 
 /// Bytes of an element, by the name of a kernel that names the collective, too.
