@@ -10,6 +10,8 @@
 //! - [`engine`]: one rank's whole decision, from a tensor that is submitted to a stage that runs:
 //!   coordinator, tensor scheduler and executor.
 //!
+//! The example `in_memory` is a driver as small as one can be: two ranks that sum a tensor in one process.
+//!
 //! Nothing here reads a clock, starts a thread or opens a file, and a mistake of a caller or of a peer
 //! is an error ([`Broken`]), never a panic. Everything is `Send`.
 

@@ -1,6 +1,7 @@
 //! The tests of `allrail-engine`, one module a subject, linked once.
 
 mod engine;
+mod examples;
 mod executor;
 mod frames;
 mod loopback;
