@@ -215,10 +215,10 @@ format: build ## format both languages
 bench: build ## measure; nothing fails on a time
 	@echo "== benches/speed.py"; $(BIN)/python benches/speed.py
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
-	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
+	    allrail-jobs/placement_speed allrail-simulate/coordination_speed \
 	    allrail-simulate/training_speed allrail-engine/engine_speed \
-	    allrail-collective/rank_plans allrail-schedule/request_cost \
-	    allrail-schedule/coordinator_cost; do \
+	    allrail-collective/rank_plans allrail-coordinate/request_cost \
+	    allrail-coordinate/coordinator_cost; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
 	@echo "== benches/horovod_requests: make bench-requests HOROVOD=FOLDER"
@@ -237,7 +237,7 @@ bench-requests: ## what a request costs rank 0 of Horovod, and allrail's own; me
 	  $(HOROVOD)/horovod/common/message.cc -o $(OUT)/rank_zero
 	@echo "== Horovod, with a thread cache"; $(OUT)/rank_zero $(REQUESTS)
 	@echo "== Horovod, without"; GLIBC_TUNABLES=glibc.malloc.tcache_count=0 $(OUT)/rank_zero $(REQUESTS)
-	@echo "== allrail"; cargo run --release --locked --quiet -p allrail-schedule \
+	@echo "== allrail"; cargo run --release --locked --quiet -p allrail-coordinate \
 	  --example coordinator_cost -- $(REQUESTS)
 	@echo "== sockets"; python3 benches/horovod_requests/sockets.py
 

@@ -24,7 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CRATES = ("allrail-collective", "allrail-fabric", "allrail-formats", "allrail-schedule")
+CRATES = (
+    "allrail-collective",
+    "allrail-coordinate",
+    "allrail-fabric",
+    "allrail-formats",
+    "allrail-schedule",
+)
 """Where recipes put files: their tests run, and with them every law over the lists."""
 
 

@@ -105,7 +105,7 @@ impl Rank {
     }
 }
 
-pub(crate) fn main() {
+fn main() {
     let mut ranks = [Rank::new(0, &[1.0; 100]), Rank::new(1, &[2.0; 100])];
     while !ranks.iter().all(|rank| rank.done) {
         for sender in 0..2 {
@@ -118,4 +118,9 @@ pub(crate) fn main() {
     for rank in ranks {
         assert_eq!(rank.tensor, 3f32.to_ne_bytes().repeat(100));
     }
+}
+
+#[test]
+fn every_rank_has_the_sum() {
+    main();
 }

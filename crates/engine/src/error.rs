@@ -1,8 +1,8 @@
 //! What a caller or a peer did that cannot be.
 
 use allrail_collective::{CollectiveError, StageRef};
+use allrail_coordinate::{self as coordinate, Cause};
 use allrail_core::{counted, either};
-use allrail_schedule::coordinate::{self, Cause};
 use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
 

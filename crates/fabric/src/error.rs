@@ -15,7 +15,8 @@ pub struct FabricError {
 }
 
 impl FabricError {
-    pub(crate) fn new(
+    /// An error in four parts.
+    pub fn new(
         field: impl Into<String>,
         value: impl std::fmt::Display,
         why: impl Into<String>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_collective::msccl;
 use allrail_formats::chakra::Ranks;
-use allrail_formats::{self, convert};
+use allrail_formats::{self as formats, convert};
 use allrail_simulate::SimulateError;
 use allrail_simulate::error::Report;
 use allrail_simulate::training::outcome::export::export;

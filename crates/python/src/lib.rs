@@ -27,7 +27,7 @@ mod without_runtime;
 
 use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
-use allrail_fabric::Kind;
+use allrail_fabric::{FabricError, Kind};
 use allrail_schedule::queue;
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{JobKind, WORLDS};
@@ -59,6 +59,10 @@ fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> String {
 
 fn simulate_error(error: &SimulateError) -> PyErr {
     raise(&error.report())
+}
+
+fn fabric_error(error: FabricError) -> PyErr {
+    simulate_error(&error.into())
 }
 
 fn form_error(why: String) -> PyErr {

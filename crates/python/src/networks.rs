@@ -9,7 +9,7 @@ use allrail_simulate::scenario::Topology;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Watch, form_error, parsed, simulate_error, to_json};
+use crate::{Watch, fabric_error, form_error, parsed, simulate_error, to_json};
 
 /// The packets of known networks: name, payload and header in bytes, about.
 #[pyfunction]
@@ -25,10 +25,6 @@ fn advise(fabric: &str) -> PyResult<String> {
     let checked = fabric.validate();
     checked.map_err(|error: FabricError| simulate_error(&error.into()))?;
     Ok(to_json(&advise_on(&fabric)))
-}
-
-fn fabric_error(error: FabricError) -> PyErr {
-    simulate_error(&error.into())
 }
 
 /// What `look` finds of a fabric with `topology` (JSON), as JSON. Large networks take seconds to build, in

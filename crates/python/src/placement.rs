@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use allrail_fabric::placement::{Fold, run_queue};
-use allrail_simulate::{SimulateError, jobs};
+use allrail_jobs::placement::{Fold, run_queue};
+use allrail_jobs::running;
+use allrail_simulate::SimulateError;
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -
 #[pyfunction]
 #[pyo3(signature = (request, progress=None))]
 fn place(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    run(py, request, progress, jobs::place)
+    run(py, request, progress, running::place)
 }
 
 /// Runs jobs that arrive and leave on a fabric's boards.

@@ -1,7 +1,7 @@
 //! Training steps: bindings.
 
+use allrail_coordinate as coordinate;
 use allrail_core::Time;
-use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{Outlook, TensorParameters, TensorPolicy};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::{Collectives, Latency};

@@ -1,14 +1,14 @@
 //! The key `schedule.coordination` of a job: how ranks agree on one order of launches, where what carries the
 //! data needs one.
 //!
-//! Left out, ranks agree on each event ([`agreed`](allrail_schedule::coordinate::agreed)), and after a few steps
+//! Left out, ranks agree on each event ([`agreed`](allrail_coordinate::agreed)), and after a few steps
 //! in the same order that order is frozen. A policy that is named is carried out in every step, as it is
 //! simulated.
 
+use allrail_coordinate::{self as coordinate, CoordinationPolicy};
 use allrail_core::{Bytes, Time};
 use allrail_engine::engine;
 use allrail_schedule::ScheduleError;
-use allrail_schedule::coordinate::{self, CoordinationPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

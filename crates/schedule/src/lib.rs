@@ -1,11 +1,10 @@
-//! The deciders: pure, deterministic state machines. Events in, actions out; no clock, no thread,
+//! The deciders of one rank: pure, deterministic state machines. Events in, actions out; no clock, no thread,
 //! no file, no socket, no unseeded randomness (a test reads the sources for them).
 //!
 //! - [`chunk`]: which dimension a chunk visits next: `baseline`, `round_robin`, `themis`, `search`.
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
 //! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
 //!   ByteScheduler.
-//! - [`coordinate`]: which tensors are ready on every rank, and in which order they are launched.
 //! - [`operation`], [`signature`], [`registry`]: what operations and tensors are called, alike on all
 //!   ranks.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
@@ -20,7 +19,6 @@ pub mod algorithms;
 pub mod bound;
 pub mod choose;
 pub mod chunk;
-pub mod coordinate;
 pub mod cuts;
 pub mod error;
 pub mod evaluate;

@@ -19,7 +19,6 @@
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
 //! - [`traffic`]: all of that for traffic on graph fabrics.
-//! - [`jobs`]: jobs side by side on a `HammingMesh`.
 
 mod agreed_starts;
 pub mod collectives;
@@ -30,7 +29,6 @@ pub mod driver;
 pub mod error;
 pub mod executors;
 mod finalists;
-pub mod jobs;
 mod judge;
 pub mod keys;
 pub mod lowering;

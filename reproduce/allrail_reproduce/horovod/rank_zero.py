@@ -4,7 +4,7 @@ All of it is measured or published, and nothing is fitted. `make bench-requests 
 measures it again.
 
 A request, by `benches/horovod_requests/rank_zero.cc` over Horovod's own `message.cc`, and by
-`crates/schedule/examples/coordinator_cost.rs` over allrail's `central` (800 ranks that ask for 7
+`crates/coordinate/examples/coordinator_cost.rs` over allrail's `central` (800 ranks that ask for 7
 tensors each in a cycle, about what a backward pass of ResNet-50 makes ready in 5 ms; the least of
 all rounds; one core of a Xeon of 2023), in ns:
 

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation};
+use allrail_coordinate::{self as coordinate, Payload};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Run;
 use allrail_engine::engine::{
     Action, Call, Coordination, Engine, Event, Ordering, Registration, Settings,
 };
-use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Key, Order};

@@ -1,8 +1,8 @@
 //! How an engine makes a call, with a name or without, and asks after those that it has waited for.
 
+use allrail_coordinate::Payload;
+use allrail_coordinate::messages::Waits;
 use allrail_core::Time;
-use allrail_schedule::coordinate::Payload;
-use allrail_schedule::coordinate::messages::Waits;
 use allrail_schedule::{Key, OperationName};
 
 use super::calls::Call;

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
+use allrail_coordinate::cause::{About, Cause};
+use allrail_coordinate::{Payload, Reason};
 use allrail_schedule::OperationName;
-use allrail_schedule::coordinate::cause::{About, Cause};
-use allrail_schedule::coordinate::{Payload, Reason};
 
 use super::event::{Action, Stopped};
 use super::running::Running;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allrail_collective::StageRef;
 use allrail_collective::rank::RankPlan;
+use allrail_coordinate::Payload;
 use allrail_core::Bytes;
-use allrail_schedule::coordinate::Payload;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::{Key, OperationName};
 

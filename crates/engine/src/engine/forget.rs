@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use allrail_schedule::coordinate::messages::{Idle, IdleNames};
+use allrail_coordinate::messages::{Idle, IdleNames};
 
 /// The round under way.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use allrail_schedule::coordinate::messages::{Idle, IdleNames};
-use allrail_schedule::coordinate::{Cause, Payload};
+use allrail_coordinate::messages::{Idle, IdleNames};
+use allrail_coordinate::{Cause, Payload};
 
 use super::event::Action;
 use super::forget::Round;

@@ -144,8 +144,8 @@ mod switches;
 use std::cmp::Ordering::{Equal, Greater, Less};
 
 use allrail_collective::rank::Plans;
+use allrail_coordinate::Cause;
 use allrail_core::Time;
-use allrail_schedule::coordinate::Cause;
 use allrail_schedule::tensor::Tuning;
 use allrail_schedule::{Key, OperationName};
 

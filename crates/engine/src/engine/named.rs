@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allrail_schedule::coordinate::messages::{Idle, Waits};
+use allrail_coordinate::messages::{Idle, Waits};
 use allrail_schedule::{Key, OperationName};
 
 use super::event::Home;

@@ -1,9 +1,9 @@
 //! How an engine goes through its rounds: it replays the frozen order, and thaws it with its peers
 //! ([`super::rounds`]).
 
+use allrail_coordinate::messages::Thaw;
+use allrail_coordinate::{Cause, Payload};
 use allrail_schedule::Key;
-use allrail_schedule::coordinate::messages::Thaw;
-use allrail_schedule::coordinate::{Cause, Payload};
 use allrail_schedule::tensor::OperationId;
 
 use super::event::Action;

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use allrail_coordinate::{self as coordinate, CoordinationSpec, Coordinator, Payload, Reason};
 use allrail_core::Time;
-use allrail_schedule::coordinate::{self, CoordinationSpec, Coordinator, Payload, Reason};
 use allrail_schedule::tensor::{self, OperationId, TensorPolicy, TensorScheduler, Tuning};
 use allrail_schedule::{Key, OperationName};
 

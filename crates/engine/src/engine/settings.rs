@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use allrail_collective::rank::GRANULE;
 use allrail_collective::{DimensionSet, Operation};
+use allrail_coordinate::{self as coordinate, CoordinationPolicy};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::Order;
-use allrail_schedule::coordinate::{self, CoordinationPolicy};
 use allrail_schedule::tensor::{
     self, Exchange, MAX_PARTITIONS, TensorParameters, TensorPolicy, Tuning,
 };

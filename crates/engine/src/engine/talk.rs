@@ -1,7 +1,7 @@
 //! What the coordinator says, and what follows from it.
 
+use allrail_coordinate::{self as coordinate, Cause, Launch, Reason, Response, Step, Trouble};
 use allrail_core::Time;
-use allrail_schedule::coordinate::{self, Cause, Launch, Reason, Response, Step, Trouble};
 use allrail_schedule::tensor::{self, OperationId};
 
 use super::event::Action;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use allrail_collective::Operation;
+use allrail_coordinate::Request;
 use allrail_core::Bytes;
-use allrail_schedule::coordinate::Request;
 use allrail_schedule::registry::Registry;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::{Piece, Tensor};

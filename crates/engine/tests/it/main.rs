@@ -1,7 +1,6 @@
 //! The tests of `allrail-engine`, one module a subject, linked once.
 
 mod engine;
-mod examples;
 mod executor;
 mod frames;
 mod loopback;

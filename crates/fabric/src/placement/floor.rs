@@ -60,12 +60,13 @@ impl Floor {
     }
 
     /// NPUs of a board along each dimension.
-    pub(super) fn sides_of_board(&self) -> &[u64] {
+    fn sides_of_board(&self) -> &[u64] {
         &self.board
     }
 
     /// Whether it is known which lines of boards stand below which leaf switches.
-    pub(super) fn knows_leaves(&self) -> bool {
+    #[must_use]
+    pub fn knows_leaves(&self) -> bool {
         !matches!(self.rule, Rule::SubBoxes(_))
     }
 
@@ -88,7 +89,7 @@ impl Floor {
     ///
     /// # Errors
     /// It is a shape of more or fewer sides than the boards have dimensions.
-    pub(super) fn check(&self, field: String, size: Size) -> Result<(), FabricError> {
+    pub fn check(&self, field: String, size: Size) -> Result<(), FabricError> {
         let three = self.sides().is_some();
         let (why, hint) = match size.sides() {
             Some(2) if three => (
@@ -108,11 +109,7 @@ impl Floor {
     ///
     /// # Errors
     /// The leaves of three dimensions are not known.
-    pub(super) fn check_leaves(
-        &self,
-        locality: bool,
-        each: Option<u32>,
-    ) -> Result<(), FabricError> {
+    pub fn check_leaves(&self, locality: bool, each: Option<u32>) -> Result<(), FabricError> {
         if self.knows_leaves() || !(locality || each.is_some()) {
             return Ok(());
         }
@@ -125,7 +122,8 @@ impl Floor {
     }
 
     /// Whether any rows crossed with any columns are a block.
-    pub(super) fn takes_sub_grids(&self) -> bool {
+    #[must_use]
+    pub fn takes_sub_grids(&self) -> bool {
         self.rule == Rule::SubGrid
     }
 

@@ -42,7 +42,8 @@ impl Leaves {
 }
 
 /// Ordered pairs of `lines` under unlike leaves.
-pub(super) fn pairs_across(leaves: &[u32], lines: &[u32]) -> u64 {
+#[must_use]
+pub fn pairs_across(leaves: &[u32], lines: &[u32]) -> u64 {
     let all = (lines.len() as u64).pow(2);
     let same = lines.chunk_by(|&a, &b| leaves[a as usize] == leaves[b as usize]);
     all - same.map(|run| (run.len() as u64).pow(2)).sum::<u64>()

@@ -209,7 +209,8 @@ impl HammingMesh {
     }
 
     /// Numbers the NPUs on working boards, row by row over the whole mesh.
-    pub(crate) fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
+    #[must_use]
+    pub fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let mut works = vec![true; (x * y) as usize];
         for [column, row] in &self.failed_boards {

@@ -623,7 +623,7 @@ fn missing_files_are_named() {
 #[test]
 fn ranks_that_are_alike_have_one_file() {
     let value = serde_json::json!({"pp": 2, "cp": 4, "tp": 2, "microbatches": 2});
-    let graph = crate::common::small(value, &SIZES);
+    let graph = crate::common::small(&value, &SIZES);
     let (all, few) = (Folder::new(), Folder::new());
     let every = write(&graph, &SIZES, (&all.0, "trace"), Ranks::All).expect("it is written");
     let whose = Ranks::Representative;

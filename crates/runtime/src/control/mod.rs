@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allrail_schedule::coordinate::wire::Limits;
+use allrail_coordinate::wire::Limits;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use socket2::{Socket, TcpKeepalive};

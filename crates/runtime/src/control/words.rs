@@ -15,10 +15,10 @@
 
 use std::collections::BTreeMap;
 
+use allrail_coordinate::Payload;
+use allrail_coordinate::wire::{self, Limits};
 use allrail_core::counted;
 use allrail_schedule::Key;
-use allrail_schedule::coordinate::Payload;
-use allrail_schedule::coordinate::wire::{self, Limits};
 
 use crate::Fault;
 use crate::checksum::crc32c;

@@ -1,11 +1,11 @@
 //! How ranks agree on one order of launches, where others carry the data and pair launches by their order.
 
+use allrail_coordinate::agreed::AgreedPolicy;
+use allrail_coordinate::{self as coordinate, CoordinationPolicy};
 use allrail_core::Bytes;
 use allrail_engine::Ordering;
 use allrail_engine::engine::{self, Coordination};
 use allrail_schedule::Order;
-use allrail_schedule::coordinate::agreed::AgreedPolicy;
-use allrail_schedule::coordinate::{self, CoordinationPolicy};
 
 use crate::coordination;
 use crate::error::RuntimeError;

@@ -1,9 +1,9 @@
 //! Does what the engine wants, in the order in which it wants it.
 
 use allrail_collective::StageRef;
+use allrail_coordinate::wire;
 use allrail_engine::engine::{Action, Event};
 use allrail_engine::{CollectiveId, Dtype, Refused, SignatureHash};
-use allrail_schedule::coordinate::wire;
 use allrail_schedule::{Key, OperationName};
 
 use super::State;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use allrail_coordinate::{Cause, Payload};
 use allrail_engine::Broken;
 use allrail_engine::engine::{Event, Stopped};
 use allrail_schedule::Key;
-use allrail_schedule::coordinate::{Cause, Payload};
 
 use super::State;
 use super::calls::CALLS;

@@ -1,7 +1,7 @@
 //! Time goes on: the next thing that happens to a rank, by the calendar, as a wave, or between cycles.
 
+use allrail_coordinate::CYCLE;
 use allrail_core::Time;
-use allrail_schedule::coordinate::CYCLE;
 
 use super::control_plane::ControlPlane;
 use super::entry::{Entry, Feed, What, again};

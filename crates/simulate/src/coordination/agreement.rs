@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use allrail_collective::Operation;
+use allrail_coordinate::CoordinationSpec;
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::CoordinationSpec;
 
 use super::control_plane::ControlPlane;
 use super::crowd::Crowd;

@@ -9,8 +9,8 @@
 //!
 //! A test compares all of it with the plain calendar.
 
+use allrail_coordinate::CYCLE;
 use allrail_core::Time;
-use allrail_schedule::coordinate::CYCLE;
 
 use super::control_plane::ControlPlane;
 use super::entry::{Entry, What};

@@ -11,11 +11,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allrail_core::Time;
-use allrail_schedule::coordinate::{
+use allrail_coordinate::{
     Action, Broken, CYCLE, CoordinationPolicy, CoordinationSpec, Event, Fleet, Launch, Payload,
     Request,
 };
+use allrail_core::Time;
 
 use super::calendar::Calendar;
 use super::entry::{Entry, Feed, What};

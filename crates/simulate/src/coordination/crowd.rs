@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use allrail_collective::Operation;
+use allrail_coordinate::Request;
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::Request;
 
 use super::entry::Feed;
 

@@ -1,7 +1,7 @@
 //! What waits in the calendar of a control plane, and what ranks submit by the clock.
 
+use allrail_coordinate::{Payload, Request};
 use allrail_core::Time;
-use allrail_schedule::coordinate::{Payload, Request};
 
 /// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {

@@ -8,9 +8,9 @@
 //! Ignored: contention inside the network (these messages are small), and noise of the hosts, which the
 //! faults stand for.
 
+use allrail_coordinate::Payload;
+use allrail_coordinate::messages::Vote;
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::coordinate::Payload;
-use allrail_schedule::coordinate::messages::Vote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

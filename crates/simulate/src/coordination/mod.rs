@@ -1,5 +1,5 @@
 //! Coordination in virtual time: which tensors are ready on all ranks, as the coordinators of
-//! [`allrail_schedule::coordinate`] find out.
+//! [`allrail_coordinate`] find out.
 //!
 //! - [`control_plane`]: all coordinators of a job, with the costs of messages and with faults. `advance`: time goes
 //!   on; `between`: cycles that change nothing; `run_wave`: cycles without a calendar.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use allrail_coordinate::{Broken, Launch, Reason};
 use allrail_core::Time;
-use allrail_schedule::coordinate::{Broken, Launch, Reason};
 
 /// A list that every rank has launched.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@
 //! has come, and on from there. It ends early, and leaves the rest to the calendar, when rank 0 decides
 //! something else than the end of the cycle.
 
+use allrail_coordinate::messages::Vote;
+use allrail_coordinate::{CYCLE, Ended, Payload};
 use allrail_core::Time;
-use allrail_schedule::coordinate::messages::Vote;
-use allrail_schedule::coordinate::{CYCLE, Ended, Payload};
 
 use super::control_plane::ControlPlane;
 use super::entry::{Entry, Feed, What, again};

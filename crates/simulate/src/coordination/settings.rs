@@ -1,7 +1,7 @@
 //! The key `schedule.coordination` of a scenario: a policy and its settings.
 
+use allrail_coordinate::{self as coordinate, CoordinationPolicy, NONE, Settings};
 use allrail_core::{Time, counted, either};
-use allrail_schedule::coordinate::{self, CoordinationPolicy, NONE, Settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

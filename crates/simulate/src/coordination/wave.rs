@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use allrail_coordinate::messages::Vote;
+use allrail_coordinate::{Payload, Waves};
 use allrail_core::Time;
-use allrail_schedule::coordinate::messages::Vote;
-use allrail_schedule::coordinate::{Payload, Waves};
 
 use super::entry::Entry;
 

@@ -1,9 +1,9 @@
 //! Collectives that stand by themselves, where ranks agree on each before it starts.
 
 use allrail_collective::Operation;
+use allrail_coordinate as coordinate;
 use allrail_core::{DimensionId, Time};
 use allrail_fabric::Kind;
-use allrail_schedule::coordinate;
 use allrail_simulate::scenario::Schedule;
 use allrail_simulate::{CollectiveScenario, SimulationResult};
 use proptest::prelude::*;

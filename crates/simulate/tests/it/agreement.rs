@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use allrail_collective::Operation;
+use allrail_coordinate as coordinate;
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate;
 use allrail_simulate::coordination::Coordination;
 use serde_json::json;
 

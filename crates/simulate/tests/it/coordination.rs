@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_collective::Operation;
+use allrail_coordinate::{self as coordinate, CoordinationSpec, Event, Reason, Request, Settings};
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::{self, CoordinationSpec, Event, Reason, Request, Settings};
 use allrail_simulate::coordination::{ControlPlane, Everywhere, Faults, Feed, Latency, Notice};
 use proptest::prelude::*;
 use rand::seq::SliceRandom;

@@ -9,8 +9,6 @@ mod concurrent_collectives;
 mod coordination;
 mod cut_bounds;
 mod expected_in_links;
-mod job_loads;
-mod jobs;
 mod kinds;
 mod laws;
 mod models_agree;

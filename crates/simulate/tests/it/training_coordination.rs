@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use allrail_schedule::{coordinate, tensor};
+use allrail_coordinate as coordinate;
+use allrail_schedule::tensor;
 use allrail_simulate::TrainingScenario;
 use allrail_simulate::training::{TrainingResult, simulate};
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Where one order is needed, all ranks launch the same in the same order, whatever comes first where.
 
+use allrail_coordinate::{self as coordinate, CoordinationPolicy};
 use allrail_core::{Bytes, Time};
 use allrail_engine::engine::{Coordination, Registration, Settings};
-use allrail_schedule::coordinate::{self, CoordinationPolicy};
 use allrail_schedule::tensor::{self, TensorParameters};
 
 use super::ranks::{World, common, policy, tagged, tensor, tensors};

@@ -2,10 +2,10 @@
 
 use allrail_collective::StageRef;
 use allrail_collective::rank::Plans;
+use allrail_coordinate::{self as coordinate, Payload};
 use allrail_core::{Bytes, Time};
 use allrail_engine::engine::{Action, Engine, Event, Home, Settings};
 use allrail_engine::{Broken, CollectiveId, Run};
-use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::{Key, OperationName};
 
 use super::ranks::{engine, policy, tagged, tensor, tensors};

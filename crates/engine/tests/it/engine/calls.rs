@@ -2,10 +2,10 @@
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation};
+use allrail_coordinate::{self as coordinate, Cause, Payload};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::engine::{Action, Call, Engine, Event, Home, Settings};
 use allrail_engine::{Broken, Run};
-use allrail_schedule::coordinate::{self, Cause, Payload};
 use allrail_schedule::{Key, OperationName};
 
 use super::ranks::{common, engine, policy, tagged, tensor};

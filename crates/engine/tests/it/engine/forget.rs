@@ -1,12 +1,12 @@
 //! Names of calls without end: what is kept stays bounded, whatever peers do.
 
+use allrail_coordinate::Cause;
+use allrail_coordinate::Payload;
+use allrail_coordinate::messages::{Idle, IdleNames};
 use allrail_core::Time;
 use allrail_engine::Broken;
 use allrail_engine::engine::{Action, Event, Settings};
 use allrail_schedule::Key;
-use allrail_schedule::coordinate::Cause;
-use allrail_schedule::coordinate::Payload;
-use allrail_schedule::coordinate::messages::{Idle, IdleNames};
 
 use super::ranks::{engine, policy, tagged};
 

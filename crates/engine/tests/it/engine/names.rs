@@ -1,10 +1,11 @@
 //! Operations are called alike on all ranks, and cover every element once.
 
+use allrail_coordinate as coordinate;
 use allrail_core::Bytes;
 use allrail_engine::Ordering;
 use allrail_engine::engine::{Event, Settings};
+use allrail_schedule::Key;
 use allrail_schedule::tensor::{self, TensorParameters};
-use allrail_schedule::{Key, coordinate};
 
 use super::ranks::{Began, World, common, engine, policy, tagged, tensors};
 

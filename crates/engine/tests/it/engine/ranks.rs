@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation, StageRef};
+use allrail_coordinate::{self as coordinate, CoordinationPolicy, Payload};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::engine::{
     Action, Coordination, Engine, Event, Registration, Settings, Stopped,
 };
 use allrail_engine::{Broken, Ordering, Run, Slice};
-use allrail_schedule::coordinate::{self, CoordinationPolicy, Payload};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Key, OperationName, Order};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use allrail_coordinate::{self as coordinate, Cause, Payload, Reason};
 use allrail_engine::Broken;
 use allrail_engine::engine::{Event, Stopped};
-use allrail_schedule::coordinate::{self, Cause, Payload, Reason};
 use allrail_schedule::{Key, OperationName};
 
 use super::ranks::{World, common, policy, tagged, tensor, tensors};

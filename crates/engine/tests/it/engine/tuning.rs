@@ -1,9 +1,9 @@
 //! Partition and credit change at one generation of every tensor, on all ranks alike.
 
+use allrail_coordinate as coordinate;
 use allrail_core::Bytes;
 use allrail_engine::Broken;
 use allrail_engine::engine::{Event, Settings};
-use allrail_schedule::coordinate;
 use allrail_schedule::tensor::TensorParameters;
 
 use super::ranks::{World, common, policy, tagged, tensors};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use allrail_collective::algorithm::Own;
 use allrail_collective::rank::Plans;
 use allrail_collective::{Algorithm, CollectivePlan, DimensionSet, Operation};
+use allrail_coordinate::{self as coordinate, CoordinationPolicy, Settings};
 use allrail_core::{Bytes, DimensionId};
 use allrail_engine::engine::{self, Coordination, FORGET_AFTER};
 use allrail_engine::{Dtype, Ordering};
 use allrail_schedule::Order;
-use allrail_schedule::coordinate::{self, CoordinationPolicy, Settings};
 use allrail_schedule::operation::Key;
 use allrail_schedule::tensor::{self, TensorParameters};
 

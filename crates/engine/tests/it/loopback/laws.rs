@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use allrail_collective::{algorithm, msccl};
+use allrail_coordinate as coordinate;
+use allrail_coordinate::cause::{About, Cause};
 use allrail_engine::Broken;
-use allrail_schedule::coordinate::cause::{About, Cause};
 use allrail_schedule::tensor::{TensorParameters, TensorPolicy};
-use allrail_schedule::{Key, chunk, coordinate, queue, tensor};
+use allrail_schedule::{Key, chunk, queue, tensor};
 
 use super::faults::Fault;
 use super::programs;

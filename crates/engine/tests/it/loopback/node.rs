@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::StageRef;
+use allrail_coordinate::Payload;
+use allrail_coordinate::wire::{Limits, decode, encode};
 use allrail_core::{Bytes, Time};
 use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::operations::{FrameName, Operations, Refused};
 use allrail_engine::signature_hash::Differs;
 use allrail_engine::{Broken, CollectiveId, Dtype, memory};
-use allrail_schedule::coordinate::Payload;
-use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
 
 use super::bare::Bare;

@@ -4,7 +4,7 @@ use allrail_workload::{StepGraph, build};
 use serde_json::{Value, json};
 
 /// The graph of a small transformer (8 layers, width 64, 8 heads, 32 tokens) over some degrees.
-pub(crate) fn small(parallelism: Value, sizes: &[u32]) -> StepGraph {
+pub(crate) fn small(parallelism: &Value, sizes: &[u32]) -> StepGraph {
     let job = json!({
         "model": {"transformer": {"layers": 8, "hidden": 64, "heads": 8, "vocabulary": 256,
                                   "positions": 32, "sequence_length": 32}},

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allrail_formats::{self, astra_sim, chakra, kineto};
+use allrail_formats::{self as formats, astra_sim, chakra, kineto};
 use allrail_workload::steps::Steps;
 use allrail_workload::{StepGraph, Workload, WorkloadError};
 use serde::Deserialize;
