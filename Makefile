@@ -170,11 +170,13 @@ test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions 
 	  PYTHONPATH=python $$environment/bin/python -m pytest -q tests/torch; \
 	done
 
+# Without the runtime's bindings, yet beside the runtime: what both depend on has the features of the line before,
+# and is not read again.
 .PHONY: lint
 lint: $(CHECKED) ## formatters and linters of both languages, the type check, and the layers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	cargo clippy --package allrail-python --no-default-features --locked --quiet -- -D warnings
+	cargo clippy --package allrail-python --package allrail-runtime --no-default-features --locked --quiet -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
