@@ -20,6 +20,7 @@ use crate::SimulateError;
 use crate::driver::Observer;
 use crate::error::field;
 use crate::on_graph::{Built, OnGraph};
+use crate::runs::Runs;
 use crate::scenario::{
     COUNT, Network, Pattern, Topology, Traffic, TrafficScenario, WINDOW, WorldKind,
 };
@@ -132,19 +133,20 @@ impl TrafficRun<'_> {
     /// A best splitting looks at messages that start together, not at those under way, and stops within
     /// 1 % of what is proved: where a plainer one ends earlier, its time is the one that is possible.
     fn best(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
-        let mut best = self.once(observer)?;
         let asked = self.splitting;
-        let told = (self.notes.clone(), self.built);
         let mut taken = asked;
         let plainer = if self.scenario.world == WorldKind::Flows { asked.plainer() } else { &[] };
-        let detours = self.detours();
-        for &splitting in plainer {
-            if splitting == Splitting::Minimal && !detours {
-                // That was the best one.
-                continue;
-            }
+        // Without ways round, the best one is the minimal one.
+        let other = |one: &Splitting| *one != Splitting::Minimal || self.detours();
+        let others: Vec<Splitting> = plainer.iter().copied().filter(other).collect();
+        let mut runs = Runs::new(observer);
+        runs.expect(1 + others.len() as u64);
+        let mut best = self.once(&mut |done, total| runs.observe(done, total))?;
+        let told = (self.notes.clone(), self.built);
+        for splitting in others {
+            runs.next();
             self.splitting = splitting;
-            let outcome = self.once(observer)?;
+            let outcome = self.once(&mut |done, total| runs.observe(done, total))?;
             if outcome.seconds < best.seconds {
                 taken = splitting;
                 best = PatternResult { lower_bound: best.lower_bound, ..outcome };
