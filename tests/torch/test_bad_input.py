@@ -10,10 +10,27 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.base.errors import InputError  # noqa: E402
+from allrail.runtime.job import find_job  # noqa: E402
+from allrail.torch.auto import WAYS  # noqa: E402
+from allrail.torch.compression import compression_of  # noqa: E402
+from allrail.torch.request import EXCLUSIONS, Request  # noqa: E402
 
+DEFAULTS = {
+    "cross_barrier": True,
+    "broadcast_buffers": True,
+    "sparse": "refuse",
+    "transport": "auto",
+    "mesh": None,
+    "compression": None,
+    "every": None,
+    "backup_workers": None,
+    "undo": False,
+    "tune": False,
+}
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -121,6 +138,55 @@ def test_unknown_treatment_of_sparse_gradients():
     model = linear()
     with pytest.raises(InputError, match="sparse gradients are not treated so"):
         art.schedule(model, sgd(model), sparse="maybe")
+
+
+ASKED = {
+    "every": {"every": 2},
+    "backup_workers": {"backup_workers": 1},
+    "compression": {"compression": "bf16"},
+    "undo": {"undo": True},
+    "tune": {"tune": True},
+    "mesh": {"mesh": DeviceMesh},
+    "transport": {"transport": object()},
+    "transport: native": {"transport": "native"},
+    "transport: c10d": {"transport": "c10d"},
+    "replan": {"job": {"replan": True}},
+    "schedule.tensor": {"job": {"schedule": {"tensor": {"policy": "fifo"}}}},
+    "schedule.coordination": {"job": {"schedule": {"coordination": {"policy": "cached"}}}},
+} | {
+    f"exchange: {name}": {"job": {"exchange": name}}
+    for name in ("auto", *(way.name for way in WAYS[1:]))
+}
+"""By the names of settings: what asks for each."""
+
+
+def request(*names):
+    """Ask for settings in script and job file, as `schedule` does."""
+    given, keys = dict(DEFAULTS), {"schema_version": 1}
+    for name in names:
+        asked = dict(ASKED[name])
+        keys |= asked.pop("job", {})
+        given |= asked
+    if given["mesh"] is not None:
+        given["mesh"] = DeviceMesh("cpu", [0], _init_backend=False, _rank=0)
+    given["compression"] = compression_of(given["compression"])
+    return Request(**given).with_job(find_job(keys))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_setting_alone_is_what_its_name_says(name):
+    assert [one for one, _ in request(name).settings()] == [name]
+
+
+PAIRS = [(row, other) for row in EXCLUSIONS for other in row.others]
+
+
+@pytest.mark.parametrize(("row", "other"), PAIRS, ids=lambda one: getattr(one, "one", one))
+def test_settings_that_exclude_each_other_are_refused(row, other):
+    with pytest.raises(InputError) as caught:
+        request(row.one, other)
+    assert caught.value.why == row.why
+    assert f"`{other}`" in caught.value.hint or row.hint
 
 
 def test_without_torchrun(monkeypatch):

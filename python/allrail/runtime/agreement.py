@@ -304,6 +304,25 @@ class LateError(TrainingError):
     """A rank has not come in time."""
 
 
+def same(field: str, hint: str) -> Callable[[list[Any]], Any]:
+    """Return a `decide` of `Agreement.on` for what all ranks must say: that of rank 0.
+
+    Args:
+        field: Of the error where a rank says something else.
+        hint: Of that error.
+    """
+
+    def decide(said: list[Any]) -> Any:
+        for rank, theirs in enumerate(said):
+            if theirs != said[0]:
+                raise InputError(
+                    f"rank {rank} has {theirs}, rank 0 {said[0]}", field=field, hint=hint
+                )
+        return said[0]
+
+    return decide
+
+
 def _first_refused(said: list[Any]) -> None:
     for rank, one in enumerate(said):
         if "why" in one:

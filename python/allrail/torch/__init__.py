@@ -13,39 +13,27 @@ backward pass ends with all of them; nothing else of the script is touched.
 
 from __future__ import annotations
 
-import os
+import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
-from allrail.base.errors import InputError, TrainingError, did_you_mean
+from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all, patience_of
-from allrail.runtime.partial import check_backup_workers
-from allrail.runtime.record import folder
+from allrail.runtime.job import JobLike, patience_of
 from allrail.runtime.report import Report, report_of
-from allrail.torch.asked import check_exchange, warn_without_effect
-from allrail.torch.auto import AUTO, Auto, ways_of
-from allrail.torch.backup import Backup, check_backup, same_backup_workers
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
-from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression import Compression, compression_of
-from allrail.torch.compression.compressed import Compressed, same_compression
-from allrail.torch.gradients import Grouping
-from allrail.torch.local import Local, check_every, same_every
-from allrail.torch.mesh import said_of, shape_of
-from allrail.torch.replan import Replan
+from allrail.torch.request import Request
 from allrail.torch.scheduled import Scheduled
+from allrail.torch.setup import Installed, Setup
 from allrail.torch.store import store_of_job
-from allrail.torch.switch import Switch, Way
 from allrail.torch.transport import Transport
-from allrail.torch.tune import Tune, knobs
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -67,14 +55,10 @@ __all__ = [
 M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
 
-_TRANSPORTS = ("auto", "native", "c10d")
-_SPARSE = ("refuse", "densify", "gather")
-
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
-_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local | Backup] = (
-    weakref.WeakValueDictionary()
-)
-_count = 0
+_scheduled: weakref.WeakValueDictionary[int, Installed] = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+"""Of the calls of `schedule` in this process: names that are the same on all ranks."""
 
 
 def schedule(
@@ -138,235 +122,40 @@ def schedule(
     Raises:
         InputError: There is nothing to schedule, ranks differ, or nothing tells of other ranks.
     """
-    global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
-    if sparse not in _SPARSE:
-        raise InputError(
-            "sparse gradients are not treated so",
-            field="sparse",
-            value=str(sparse),
-            hint=did_you_mean(str(sparse), _SPARSE),
-        )
-    if not isinstance(optimizers, Sequence):
-        optimizers = [optimizers]
-    smaller = compression_of(compression)
-    check_backup_workers(backup_workers or 0)
-    _check_together(every, smaller, backup=backup_workers or 0)
-    parameters = check(model, optimizers)
-    if isinstance(transport, str) and transport not in _TRANSPORTS:
-        raise InputError(
-            "there is no such transport",
-            field="transport",
-            value=transport,
-            hint=did_you_mean(transport, _TRANSPORTS),
-        )
-    if mesh is not None:
-        transport = _over_groups(mesh, transport)
-    patience = patience_of(job)
-    store, rank, ranks = store_of_job(patience)
-    if ranks == 1:
-        return model, optimizer
-    _count += 1
-    disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
-    name = f"schedule{_count}"
-    agreement = Agreement(store, rank, ranks, name, patience=patience)
-    chosen = None if isinstance(transport, str) else transport
-    if tune and chosen is not None:
-        raise InputError(
-            "what carries gradients was made by the script, and allrail has nothing to turn",
-            field="tune",
-            value="True",
-            hint="leave `tune` out, or name a transport: `auto`, `native` or `c10d`",
-        )
-    trace = folder()
-    grouping, places_by = Grouping(), None
-    compare_every = COMPARED_EVERY
-    if isinstance(transport, str):
-        more: dict[str, Any] = {"transport of `schedule`": transport}
-        if mesh is not None:
-            more["mesh of `schedule`"] = said_of(mesh, ranks)
-        found = job_of_all(job, agreement, more=more)
-        every = found.keys.get("every") if every is None else every
-        if smaller is None:
-            smaller = compression_of(found.keys.get("compression"))
-        exchange = str(found.keys.get("exchange", "overlap"))
-        if backup_workers is None:
-            backup_workers = int(found.keys.get("backup_workers", 0))
-        _check_together(every, smaller, exchange, backup=backup_workers)
-        if agreement.on("backup workers", backup_workers, same_backup_workers) and not disabled:
-            check_backup(found, transport, undo=undo, tune=tune, mesh=mesh is not None)
-            _scheduled[id(model)] = Backup(
-                model,
-                optimizers,
-                parameters,
-                agreement,
-                store=store,
-                job=found,
-                backup_workers=backup_workers,
-                average_buffers=broadcast_buffers,
-            )
-            return model, optimizer
-        undo = undo or bool(found.keys.get("undo"))
-        trace, compare_every = found.trace, found.compared_every
-        if disabled:
-            chosen = plain(store, agreement)
-        else:
-            carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
-            grouping, places_by = carrier.grouping, carrier.places_by
-            ways = ways_of(exchange, native=carrier.native)
-            if exchange != AUTO:
-                check_exchange(found, ways[0])
-            if rank == 0:
-                warn_without_effect(found, native=carrier.native)
-            cross_barrier = cross_barrier and not found.tensor.get("barrier")
-            replans = _replans(found, carrier, ways[0])
-            if replans or tune:
-                anew = [name for name, asked in (("tune", tune), ("replan", replans)) if asked]
-                _check_together(every, smaller, exchange, anew=anew)
-                _check_knobs(ways[0], tune=tune)
-            elif exchange != AUTO:
-                chosen = carrier.of(ways[0], agreement)
-                cross_barrier = cross_barrier and ways[0].crosses
-    elif backup_workers:
-        raise InputError(
-            "what carries gradients was made by the script, and waits for all ranks",
-            field="backup_workers",
-            value=str(backup_workers),
-            hint="leave it or `transport` out",
-        )
-    apart = agreement.on("every", every or 1, same_every) > 1
-    if apart and chosen is not None and not disabled:
-        _scheduled[id(model)] = Local(
-            model,
-            optimizers,
-            parameters,
-            chosen,
-            agreement,
-            every=every or 1,
-            broadcast_buffers=broadcast_buffers,
-            compare_every=compare_every,
-        )
-        return model, optimizer
-    if smaller is not None and chosen is not None and not disabled:
-        agreement.on("compression", smaller.describe(), same_compression)
-        chosen = Compressed(chosen, smaller)
-
-    def scheduled(
-        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Switch | None = None
-    ) -> Scheduled:
-        return Scheduled(
-            model,
-            optimizers,
-            parameters,
-            transport,
-            agreement,
-            cross_barrier=cross_barrier and crosses,
-            broadcast_buffers=broadcast_buffers,
-            sparse=sparse,
-            grouping=replace(grouping, pack=0) if disabled or smaller is not None else grouping,
-            places_by=places_by,
-            undo=undo,
-            trace=trace,
-            compare_every=0 if disabled else compare_every,
-            auto=auto,
-        )
-
-    def installed(one: Scheduled) -> None:
-        _scheduled[id(model)] = one
-
-    def made(way: Way, agreed: Agreement, auto: Switch) -> Scheduled:
-        return scheduled(carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto)
-
-    def agreed(n: int) -> Agreement:
-        return Agreement(store, rank, ranks, f"{name}.{n}", patience=patience, meets=False)
-
-    if chosen is not None:
-        installed(scheduled(chosen, agreement, crosses=not disabled))
-    elif tune:
-        space = knobs(dimensions=len(carrier.dimensions), native=carrier.native)
-        Tune(ways[0], space, agreement, made, agreed, installed)
-    elif replans:
-        sizes, fabric = zip(*carrier.dimensions, strict=True)
-        Replan(ways[0], sizes, fabric, carrier.plan_with, made, agreed, installed)
-    else:
-        Auto(ways, made, agreed, installed)
+    request = Request(
+        cross_barrier=cross_barrier,
+        broadcast_buffers=broadcast_buffers,
+        sparse=sparse,
+        transport=transport,
+        mesh=mesh,
+        compression=compression_of(compression),
+        every=every,
+        backup_workers=backup_workers,
+        undo=undo,
+        tune=tune,
+    )
+    _schedule(model, optimizers if isinstance(optimizers, Sequence) else [optimizers], request, job)
     return model, optimizer
 
 
-def _over_groups(mesh: DeviceMesh, transport: str | Transport) -> Literal["c10d"]:
-    """Return the transport that has process groups, unless another one is asked for."""
-    shape_of(mesh)
-    if transport not in ("auto", "c10d"):
-        raise InputError(
-            "a mesh is of process groups, and another transport is asked for",
-            field="mesh",
-            hint='leave `transport` out or say `"c10d"`; with `"native"`, `fabric` in the job file'
-            " says which ranks each dimension joins",
-        )
-    return "c10d"
-
-
-def _check_together(
-    every: int | None,
-    compression: Compression | None,
-    exchange: str = "overlap",
-    *,
-    anew: Sequence[str] = (),
-    backup: int = 0,
+def _schedule(
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    request: Request,
+    job: JobLike | None,
 ) -> None:
-    """Refuse what does not go together."""
-    apart = check_every(1 if every is None else every) > 1
-    if backup and (apart or compression is not None or exchange != "overlap"):
-        other = "every" if apart else "compression" if compression is not None else "exchange"
-        raise InputError(
-            "whole gradients are averaged in every step over those that come in time",
-            field="backup_workers",
-            value=str(backup),
-            hint=f"leave it or `{other}` out",
-        )
-    if apart and compression is not None:
-        raise InputError(
-            "ranks that train apart exchange parameters, and gradients are compressed",
-            field="every",
-            value=str(every),
-            hint="leave `every` or `compression` out",
-        )
-    if exchange == AUTO and (apart or compression is not None):
-        raise InputError(
-            "it compares ways to exchange whole gradients in every step",
-            field="exchange",
-            value=exchange,
-            hint="leave `every` and `compression` out, or name one way",
-        )
-    if anew and (len(anew) > 1 or exchange == AUTO or apart or compression is not None):
-        others = ", ".join(f"`{name}`" for name in ("every", "compression", *anew[1:]))
-        raise InputError(
-            "nodes are made anew in the middle of training, and something else counts on them",
-            field=anew[0],
-            value="true",
-            hint=f"leave {others} and `exchange: auto` out, or `{anew[0]}`",
-        )
+    parameters = check(model, optimizers)
+    patience = patience_of(job)
+    store, rank, ranks = store_of_job(patience)
+    if ranks == 1:
+        return
+    agreement = Agreement(store, rank, ranks, f"schedule{next(_numbers)}", patience=patience)
 
+    def install(made: Installed) -> None:
+        _scheduled[id(model)] = made
 
-def _check_knobs(way: Way, *, tune: bool) -> None:
-    if tune and way.plain:
-        raise InputError(
-            "gradients go by buckets of torch.distributed, and nothing of them is tuned",
-            field="tune",
-            value="true",
-            hint=f"leave `exchange: {way.name}` or `tune` out",
-        )
-
-
-def _replans(job: Job, carrier: Carrier, way: Way) -> bool:
-    """Whether plans may be made anew: they are ours, and there is something to plan around."""
-    return (
-        bool(job.keys.get("replan"))
-        and carrier.native
-        and not way.plain
-        and not job.plans
-        and len(carrier.dimensions) > 1
-    )
+    Setup(model, optimizers, parameters, request, agreement, store, install).begin(job)
 
 
 def synchronize(model: nn.Module | None = None) -> None:
@@ -487,7 +276,7 @@ def release(model: nn.Module) -> None:
         scheduled.release()
 
 
-def _of(model: nn.Module | None) -> list[Scheduled | Local | Backup]:
+def _of(model: nn.Module | None) -> list[Installed]:
     if model is None:
         return list(_scheduled.values())
     found = _scheduled.get(id(model))

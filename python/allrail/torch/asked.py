@@ -87,7 +87,7 @@ def warn_without_effect(job: Job, *, native: bool) -> None:
         f"gradients go over process groups of torch.distributed, which decide for themselves what"
         f" {named} would: leave it out, or write `transport: native`",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=6,
     )
 
 

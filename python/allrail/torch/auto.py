@@ -15,13 +15,12 @@ none is faster than `plain` by `MARGIN`, `plain`. What a change of ways means: `
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from allrail.base.errors import InputError
-from allrail.runtime.agreement import Agreement
 from allrail.torch.scheduled import Scheduled
-from allrail.torch.switch import Switch, Way
+from allrail.torch.switch import Maker, Way
 from allrail.torch.timed import STEPS, Timed
 
 MARGIN = 0.02
@@ -85,19 +84,15 @@ class Auto(Timed):
 
     Args:
         ways: What is tried.
-        make: Schedules the model for a way, with an agreement of its own.
-        agree: Returns the agreement of the n-th that is made.
-        installed: Told of each that stands in the place of the one before.
+        maker: As of `Switch`.
     """
 
     def __init__(
         self,
         ways: Sequence[Way],
-        make: Callable[[Way, Agreement, Switch], Scheduled],
-        agree: Callable[[int], Agreement],
-        installed: Callable[[Scheduled], None],
+        maker: Maker,
     ) -> None:
-        super().__init__(make, agree, installed)
+        super().__init__(maker)
         self._left = list(ways)
         self._ways = {way.name: way for way in ways}
         self._times: dict[str, float] = {}

@@ -34,58 +34,9 @@ from allrail.runtime.job import Job
 from allrail.runtime.partial import Average, PartialAverages, check_backup_workers
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import with_hooks
-from allrail.torch.check import compare
+from allrail.torch.check import same_model
 from allrail.torch.claims import Claim
 from allrail.torch.hooks import Hook
-
-
-def same_backup_workers(said: list[int]) -> int:
-    """Compare how many ranks a step does not wait for.
-
-    Raises:
-        InputError: A rank differs from rank 0; there are not so many ranks.
-    """
-    for rank, theirs in enumerate(said):
-        if theirs != said[0]:
-            raise InputError(
-                f"rank {rank} has {theirs}, rank 0 {said[0]}",
-                field="backup_workers",
-                hint="schedule with the same number on every rank",
-            )
-    return check_backup_workers(said[0], len(said))
-
-
-def check_backup(job: Job, transport: str, *, undo: bool, tune: bool, mesh: bool) -> None:
-    """Refuse what steps that do not wait for all ranks do not do.
-
-    Args:
-        job: The job file.
-        transport: What the script asks for.
-        undo: Whether it asks for steps to be taken back.
-        tune: Whether it asks for a search.
-        mesh: Whether it brings one.
-
-    Raises:
-        InputError: Names the key.
-    """
-    tensor = dict(job.tensor)
-    asked = {
-        "transport": "c10d" in (transport, job.transport),
-        "mesh": mesh,
-        "undo": undo or bool(job.keys.get("undo")),
-        "tune": tune,
-        "replan": bool(job.keys.get("replan")),
-        "schedule.tensor": bool(tensor),
-        "schedule.coordination": "coordination" in job.schedule,
-    }
-    for key, is_so in asked.items():
-        if is_so:
-            raise InputError(
-                "gradients travel whole after the backward pass, over allrail's own transport, and"
-                " are averaged over those that come in time",
-                field=key,
-                hint="leave it or `backup_workers` out",
-            )
 
 
 class Backup:
@@ -133,11 +84,7 @@ class Backup:
         self._passes = 0
         self._pending: list[Average] = []
         self._own: list[float] = []
-        mine = [
-            [name, str(each.dtype), list(each.shape), list(each.stride())]
-            for name, each in parameters.items()
-        ]
-        agreement.on("model", mine, compare)
+        same_model(agreement, parameters)
         everything = [each.detach() for each in (*model.parameters(), *model.buffers())]
         first = [each.cpu().contiguous() for each in everything]
         self._averages = PartialAverages(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from allrail.base.errors import InputError
+from allrail.runtime.agreement import Agreement
 from allrail.torch.claims import check_alone, check_optimizer, check_whole
 from allrail.torch.transport import is_dense
 
@@ -114,15 +115,24 @@ def _check_optimizers(
                 seen.add(parameter)
 
 
-def compare(said: list[Any]) -> None:
-    """Compare what ranks schedule.
+def same_model(agreement: Agreement, parameters: Mapping[str, nn.Parameter]) -> None:
+    """Make sure that all ranks schedule the same model.
 
     Args:
-        said: For each rank, name, type, shape and strides of each of its parameters.
+        agreement: Among all ranks.
+        parameters: This rank's, by name.
 
     Raises:
         InputError: A rank differs from rank 0.
     """
+    mine = [
+        [name, str(each.dtype), list(each.shape), list(each.stride())]
+        for name, each in parameters.items()
+    ]
+    agreement.on("model", mine, _compare)
+
+
+def _compare(said: list[Any]) -> None:
     first = said[0]
     for rank, theirs in enumerate(said):
         if theirs == first:

@@ -198,6 +198,6 @@ def _is_native(
             " `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]` and `secret:"
             " job.secret`, and they go over allrail's own transport, where the urgent overtake",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=7,
         )
     return False

@@ -28,7 +28,7 @@ from torch import nn
 from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
-from allrail.torch.check import compare
+from allrail.torch.check import same_model
 from allrail.torch.claims import Claim
 from allrail.torch.divergence import Divergence
 from allrail.torch.hooks import Hook
@@ -53,22 +53,6 @@ def check_every(every: Any) -> int:
             hint="1 exchanges gradients in every step, 8 averages parameters after every eighth",
         )
     return every
-
-
-def same_every(said: list[int]) -> int:
-    """Compare how often ranks average.
-
-    Raises:
-        InputError: A rank differs from rank 0.
-    """
-    for rank, theirs in enumerate(said):
-        if theirs != said[0]:
-            raise InputError(
-                f"rank {rank} has {theirs}, rank 0 {said[0]}",
-                field="every",
-                hint="schedule with the same number on every rank",
-            )
-    return said[0]
 
 
 class Local:
@@ -104,11 +88,7 @@ class Local:
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         self._warned = False
         self._passes = Passes(self, agreement, every=every)
-        mine = [
-            [name, str(each.dtype), list(each.shape), list(each.stride())]
-            for name, each in parameters.items()
-        ]
-        agreement.on("model", mine, compare)
+        same_model(agreement, parameters)
         self._broadcast([*model.parameters(), *model.buffers()])
         self._keys = {
             each: transport.register(name, each.dtype, each.shape, each.stride(), place)

@@ -25,10 +25,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from allrail.runtime.agreement import Agreement
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.speeds import LOOKS, Speeds, slowest_groups
-from allrail.torch.switch import Switch, Way
+from allrail.torch.switch import Maker, Switch, Way
 
 LOOK = 50
 """Steps from one look to the next: some seconds of a job that has use for it."""
@@ -42,9 +41,7 @@ class Replan(Switch):
         sizes: Of the dimensions, the innermost first; two or more.
         fabric: What the fabric says of each, Gb/s.
         plan_with: Has nodes that are made from now on plan with these bandwidths, Gb/s.
-        make: As of `Switch`.
-        agree: As of `Switch`.
-        installed: As of `Switch`.
+        maker: As of `Switch`.
     """
 
     def __init__(
@@ -53,11 +50,9 @@ class Replan(Switch):
         sizes: Sequence[int],
         fabric: Sequence[float],
         plan_with: Callable[[Sequence[float]], None],
-        make: Callable[[Way, Agreement, Switch], Scheduled],
-        agree: Callable[[int], Agreement],
-        installed: Callable[[Scheduled], None],
+        maker: Maker,
     ) -> None:
-        super().__init__(make, agree, installed)
+        super().__init__(maker)
         self._sizes = tuple(sizes)
         self._speeds = Speeds(fabric)
         self._plan_with = plan_with

@@ -28,7 +28,7 @@ from allrail.runtime.record import Record
 from allrail.torch import private
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import behaviour_of, with_hooks
-from allrail.torch.check import compare
+from allrail.torch.check import same_model
 from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.divergence import Divergence
@@ -130,11 +130,7 @@ class Scheduled:
         self._handles: list[Any] = []
         self._guards: dict[nn.Module, Any] = {}
         self._undo: list[Callable[[], None]] = []
-        mine = [
-            [name, str(each.dtype), list(each.shape), list(each.stride())]
-            for name, each in parameters.items()
-        ]
-        agreement.on("model", mine, compare)
+        same_model(agreement, parameters)
         if auto is None or not auto.goes_on:
             self._broadcast([*model.parameters(), *model.buffers()])
         self.exchange: Exchange

@@ -7,10 +7,10 @@ decides when, and for what, is a `Switch`: `auto.Auto`, `tune.Tune`, `replan.Rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from allrail.runtime.agreement import Agreement
 from allrail.torch.scheduled import Scheduled
@@ -35,30 +35,34 @@ class Way:
     plain: bool = False
 
 
+class Maker(Protocol):
+    """Schedules the model of a `Switch` as often as that asks for it."""
+
+    def make(self, way: Way, agreement: Agreement, switch: Switch) -> Scheduled:
+        """Schedule the model for a way to exchange gradients."""
+
+    def agree(self, number: int) -> Agreement:
+        """Return the agreement of the n-th that is made."""
+
+    def install(self, made: Scheduled, /) -> None:
+        """Take one in the place of the one before."""
+
+
 class Switch:
     """Puts one scheduled model in the place of another.
 
     Args:
-        make: Schedules the model for a way, with an agreement of its own.
-        agree: Returns the agreement of the n-th that is made.
-        installed: Told of each that stands in the place of the one before.
+        maker: Schedules the model.
 
     Attributes:
         goes_on: Whether the model was scheduled before, so that ranks are alike.
         said: What came of it, in a line; empty before.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Way, Agreement, Switch], Scheduled],
-        agree: Callable[[int], Agreement],
-        installed: Callable[[Scheduled], None],
-    ) -> None:
+    def __init__(self, maker: Maker) -> None:
         self.goes_on = False
         self.said = ""
-        self._make = make
-        self._agree = agree
-        self._installed = installed
+        self._maker = maker
         self._made = 0
         self._rounds = 0
         self._agreement: Agreement
@@ -83,13 +87,13 @@ class Switch:
         if before is not None:
             before.release()
         self._way = way
-        self._agreement = self._agree(self._made)
+        self._agreement = self._maker.agree(self._made)
         self._made += 1
-        self._now = self._make(way, self._agreement, self)
+        self._now = self._maker.make(way, self._agreement, self)
         if before is not None:
             self._now.exchange.synchronised = before.exchange.synchronised
             self._now.barriers.counts.update(before.barriers.counts)
             self._now.passes.made = before.passes.made
         self.goes_on = True
-        self._installed(self._now)
+        self._maker.install(self._now)
         return self._now

@@ -10,7 +10,7 @@ at the same step; parameters are those of any one setting.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from allrail.search.tuning.live import Live, typical
 from allrail.search.tuning.searcher import Searcher
 from allrail.search.tuning.space import Knob, ladder
 from allrail.torch.scheduled import Scheduled
-from allrail.torch.switch import Switch, Way
+from allrail.torch.switch import Maker, Way
 from allrail.torch.timed import STEPS, WARM, Timed
 
 
@@ -42,10 +42,8 @@ class Tune(Timed):
     Args:
         way: How gradients are exchanged; it stays.
         space: What is turned.
-        agreement: Among all ranks; another one than those of `agree`.
-        make: As of `Switch`.
-        agree: As of `Switch`.
-        installed: As of `Switch`.
+        agreement: Among all ranks; another one than those of the maker.
+        maker: As of `Switch`.
 
     Raises:
         InputError: Optuna is not installed on rank 0; on all ranks.
@@ -56,11 +54,9 @@ class Tune(Timed):
         way: Way,
         space: tuple[Knob, ...],
         agreement: Agreement,
-        make: Callable[[Way, Agreement, Switch], Scheduled],
-        agree: Callable[[int], Agreement],
-        installed: Callable[[Scheduled], None],
+        maker: Maker,
     ) -> None:
-        super().__init__(make, agree, installed)
+        super().__init__(maker)
         self._start = way
         self._trials = agreement
         self._live, _ = agreement.together(

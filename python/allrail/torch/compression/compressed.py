@@ -254,21 +254,6 @@ class Compressed:
         return entry.submitted - 1
 
 
-def same_compression(said: list[Any]) -> None:
-    """Compare what ranks compress with.
-
-    Raises:
-        InputError: A rank differs from rank 0.
-    """
-    for rank, theirs in enumerate(said):
-        if theirs != said[0]:
-            raise InputError(
-                f"rank {rank} has {theirs}, rank 0 {said[0]}",
-                field="compression",
-                hint="schedule with the same compression on every rank",
-            )
-
-
 class _Steps:
     """Begins the steps of exchanges; a thread begins all but the first ones."""
 
