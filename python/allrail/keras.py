@@ -29,7 +29,8 @@ import keras
 import numpy as np
 
 from allrail.base.errors import InputError, show
-from allrail.runtime.communicator import Communicator, Handle
+from allrail.runtime.communicator import Communicator
+from allrail.runtime.handle import Handle
 
 Optimizer = TypeVar("Optimizer", bound=keras.optimizers.Optimizer)
 _Scaled = keras.optimizers.LossScaleOptimizer

@@ -168,7 +168,7 @@ def test_the_python_reference_has_every_public_name():
         if hasattr(command.callback, "function") and space:
             public -= {f"allrail.{space}"}
             public |= {f"{getattr(allrail, space).__name__}.{inner}"}
-    handle = "allrail.runtime.communicator.Handle"
+    handle = "allrail.runtime.handle.Handle"
     # An error that both modules export stands with the errors.
     assert named - {handle} == public - {"allrail.torch.TrainingError"}
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from allrail.base.errors import InputError
-from allrail.runtime.arrays import _Versioned, made_like, view_of
+from allrail.runtime.arrays import made_like, view_of
+from allrail.runtime.dlpack import _Versioned
 
 _capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import allrail
-from allrail.runtime import arrays
+from allrail.runtime import view
 
 
 def every_operation(framework, rank):
@@ -124,7 +124,7 @@ def several_at_a_time(rank):
         last = np.full(100_000, rank, np.float32)
         group.all_reduce(last)
     assert (last == 1).all()
-    return len(group._calls._held), len(group._open)
+    return len(group._under_way._calls._held), len(group._under_way._open)
 
 
 def test_several_at_a_time_and_nothing_is_kept(on_ranks):
@@ -301,7 +301,7 @@ def test_more_operations_over_every_framework(framework, on_ranks):
 
 def with_gaps(framework, rank):
     torch = __import__("torch")
-    arrays._say_once.cache_clear()  # another test of the process that forked may have heard it
+    view._say_once.cache_clear()  # another test of the process that forked may have heard it
     with warnings.catch_warnings(record=True) as caught, allrail.Communicator() as group:
         warnings.simplefilter("always")
         base = np.zeros((4, 6), "float32")

@@ -17,7 +17,8 @@ from allrail.base.errors import InputError
 from allrail.runtime import handover
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.handover import hand_over
-from allrail.runtime.job import find_job, settings_of_all
+from allrail.runtime.job import find_job
+from allrail.runtime.job_agreed import settings_of_all
 from allrail.runtime.nodes import settings_of
 
 RANKS = 3

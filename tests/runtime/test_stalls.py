@@ -12,7 +12,7 @@ import allrail
 from allrail import _core
 from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Patience
-from allrail.runtime.messages import Message
+from allrail.runtime.message import Message
 from allrail.runtime.nodes import Memory
 
 HASTY = {

@@ -36,9 +36,16 @@ def against_numpy(rank):
         empty_rows = group.all_gather(np.zeros((rank, 0)), uneven=True).wait()
         # What is over is let go of by a thread.
         until = time.monotonic() + 60
-        while (group._open or group._calls._held) and time.monotonic() < until:
+        while (
+            group._under_way._open or group._under_way._calls._held
+        ) and time.monotonic() < until:
             time.sleep(0.01)
-        return scalars.tolist(), empty_rows.shape, len(group._open), len(group._calls._held)
+        return (
+            scalars.tolist(),
+            empty_rows.shape,
+            len(group._under_way._open),
+            len(group._under_way._calls._held),
+        )
 
 
 def test_three_ranks_have_what_numpy_has(on_ranks):

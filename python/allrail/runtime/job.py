@@ -7,28 +7,37 @@ and what it names: fabric, plan, secret. A mistake on one rank is an error on al
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
-import secrets
 import stat
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import ValidationError
 
 from allrail import _core
-from allrail.base.errors import InputError, show
-from allrail.runtime.agreement import Agreement, Patience
-from allrail.runtime.handover import hand_over
+from allrail.base.errors import InputError
+from allrail.results.plans import Plan
+from allrail.runtime.agreement import Patience
 from allrail.runtime.record import folder as traced
 from allrail.runtime.record import recording
-
-if TYPE_CHECKING:
-    from allrail.scenario.places import Places
-    from allrail.simulation.plugins.tensors import TensorFunction
+from allrail.scenario.algorithms import AUTO
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import at_place, from_core, from_pydantic
+from allrail.scenario.fields import table
+from allrail.scenario.graph import check_mapping
+from allrail.scenario.graph_file import resolve
+from allrail.scenario.load import resolve_fabric
+from allrail.scenario.model import OnFabric
+from allrail.scenario.places import Places
+from allrail.scenario.programs import with_programs
+from allrail.scenario.text import read_bytes, read_file
+from allrail.simulation.plugins import load_text, loaded, tensor_function
+from allrail.simulation.plugins.tensors import TensorFunction
 
 JobLike = str | os.PathLike[str] | Mapping[str, Any]
 """A path, or a mapping of the same shape as a file."""
@@ -87,8 +96,6 @@ class Job:
 
         Over `native` every rank starts what is ready there, in whatever order.
         """
-        from allrail.scenario.fields import table
-
         orders = {row["name"] for row in table("orders") if row["one_order"]}
         policies = {row["name"] for row in table("tensor_policies") if row["one_order"]}
         asked = {
@@ -141,8 +148,6 @@ class Job:
             keys["interfaces"] = list(self.keys["interfaces"])[-1:]
         schedule = dict(keys.get("schedule", {}))
         if isinstance(named := schedule.get("algorithms"), list):
-            from allrail.scenario.algorithms import AUTO
-
             program = schedule.get("programs", {}).get(named[-1], {})
             # A program is for one number of ranks.
             fits = program.get("ranks", ranks) == ranks
@@ -248,14 +253,10 @@ class Job:
         try:
             return function(json.dumps(self.keys), json.dumps(known))
         except _core.InputError as error:
-            from allrail.scenario.explain import from_core
-
             raise from_core(error, places=self.places) from None
 
     def at_place(self, error: InputError) -> InputError:
         """Return an error about a key of the file, with the line where it was written."""
-        from allrail.scenario.explain import at_place
-
         return at_place(error, self.places)
 
 
@@ -269,9 +270,6 @@ def find_job(job: JobLike | None = None) -> Job:
     Raises:
         InputError: It cannot be read, or something in it is refused.
     """
-    from allrail.scenario.places import Places
-    from allrail.scenario.text import read_file
-
     if isinstance(job, Mapping):
         return _read(dict(job), Places(), Path())
     if job is None:
@@ -308,142 +306,7 @@ def patience_of(job: JobLike | Job | None = None) -> Patience:
     return Patience(*(seconds(key) for key in ("connect", "warn", "stalled")))
 
 
-def job_of_all(
-    job: JobLike | None, agreement: Agreement, *, more: Mapping[str, Any] | None = None
-) -> Job:
-    """Read the job file on every rank, and make sure that all have the same.
-
-    Args:
-        job: As of `find_job`.
-        agreement: Among all ranks.
-        more: What else must be alike on all ranks.
-
-    Raises:
-        InputError: One cannot read it, or ranks differ; it is raised on all of them.
-    """
-    found, _ = agreement.together(
-        "job",
-        lambda: find_job(job),
-        tells=lambda found: {**found.alike(), **(more or {})},
-        decide=_compare,
-    )
-    return found
-
-
-def settings_of_all(
-    job: Job,
-    agreement: Agreement,
-    *,
-    rank: int,
-    ranks: int,
-    one_host: bool,
-    local_rank: int = 0,
-    size: int | None = None,
-) -> dict[str, Any]:
-    """Return what this rank's nodes are made with, once all ranks know theirs.
-
-    Args:
-        job: As `job_of_all` returns it.
-        agreement: Among all ranks.
-        rank: This process.
-        ranks: How many there are.
-        one_host: Whether all ranks reach each other over loopback.
-        local_rank: Its number on its host.
-        size: The bytes that a step exchanges; that of rank 0 counts.
-
-    Raises:
-        InputError: The file does not fit this job, or one of its hosts; it is raised on all ranks.
-    """
-    drawn, size = _drawn(job, agreement, one_host=one_host, size=size)
-
-    def make() -> dict[str, Any]:
-        secret = job.secret() or drawn
-        return job.settings(
-            rank=rank,
-            ranks=ranks,
-            local_rank=local_rank,
-            one_host=one_host,
-            secret=secret,
-            size=size,
-        )
-
-    def proof(settings: dict[str, Any]) -> str:
-        """Tells nobody the secret, no more than what ranks say on a connection."""
-        about = f"allrail secret {agreement.name}".encode()
-        return hmac.new(bytes.fromhex(settings["secret"]), about, "sha256").hexdigest()
-
-    settings, _ = agreement.together("settings", make, tells=proof, decide=_same_secret)
-    return settings
-
-
-def _drawn(
-    job: Job, agreement: Agreement, *, one_host: bool, size: int | None
-) -> tuple[str | None, int | None]:
-    """Return a secret for ranks that no file gives one, and rank 0's size.
-
-    What a file holds never goes to another rank; what is drawn goes through the store only where
-    the job file says so and there is no better way.
-    """
-    mine = [job.names_secret, job.draws_secret, size]
-    named, by_store, size = agreement.on(
-        "secret from",
-        mine,
-        lambda said: [all(s[0] for s in said), any(s[1] for s in said), said[0][2]],
-    )
-    if named or not (one_host or by_store):
-        return None, size
-    if one_host:
-        return hand_over(agreement, or_by_store=job.draws_secret), size
-    here = secrets.token_hex(32) if agreement.rank == 0 and job.draws_secret else None
-    if here is not None:
-        warnings.warn(
-            "the secret of this job is handed round through its store, which whoever reaches"
-            " that can read: on a network that others use, name a file in `secret`",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    drawn: str | None = agreement.on("drawn", here, lambda said: said[0])
-    return drawn, size
-
-
-_ALIKE = {
-    "allrail": "install the same version of allrail on every host",
-    "plan": "give every rank the same plan file",
-    "mesh of `schedule`": "make the same `DeviceMesh` on every rank",
-}
-
-
-def _compare(said: list[dict[str, Any]]) -> None:
-    first = said[0]
-    for rank, other in enumerate(said):
-        # Another version may have other keys: say that first.
-        for key in sorted({*first, *other}, key=lambda key: (key != "allrail", key)):
-            mine, theirs = first.get(key), other.get(key)
-            if mine != theirs:
-                raise InputError(
-                    f"rank {rank} has {_shown(theirs)}, and rank 0 {_shown(mine)}",
-                    field=key,
-                    hint=_ALIKE.get(key, "give every rank the same job file"),
-                )
-
-
-def _same_secret(proofs: list[str]) -> None:
-    for rank, proof in enumerate(proofs):
-        if proof != proofs[0]:
-            raise InputError(
-                f"rank {rank} has another than rank 0",
-                field="secret",
-                hint="copy the same file to every host",
-            )
-
-
-def _shown(value: object) -> str:
-    return "none" if value is None else f"`{show(value)}`"
-
-
 def _read(tree: Any, places: Places, folder: Path) -> Job:
-    from allrail.results.plans import Plan
-    from allrail.scenario.graph import check_mapping
 
     if not isinstance(tree, dict):
         place = places.of(())
@@ -466,9 +329,6 @@ def _ranking(tree: Mapping[str, Any], places: Places, folder: Path) -> TensorFun
     tensor = (tree.get("schedule") or {}).get("tensor") or {}
     if "plugin" not in tensor:
         return None
-    from allrail.scenario.explain import at_place
-    from allrail.scenario.text import read_bytes
-    from allrail.simulation.plugins import load_text, loaded, tensor_function
 
     path = folder / tensor["plugin"]
     text = read_bytes(path)
@@ -492,9 +352,6 @@ def _ranking(tree: Mapping[str, Any], places: Places, folder: Path) -> TensorFun
 
 def _schedule(said: Any, places: Places, folder: Path) -> Any:
     """Return the schedule with the programs that its algorithms name."""
-    from allrail.scenario.explain import at_place
-    from allrail.scenario.programs import with_programs
-
     try:
         return with_programs(said, folder=folder)
     except InputError as error:
@@ -503,14 +360,6 @@ def _schedule(said: Any, places: Places, folder: Path) -> Any:
 
 def _fabric(named: Any, places: Places, folder: Path) -> dict[str, Any]:
     """Return the fabric that the file names or holds, as planners see it."""
-    from pydantic import ValidationError
-
-    from allrail.scenario.dimensions import dimensions_of
-    from allrail.scenario.explain import at_place, from_pydantic
-    from allrail.scenario.graph_file import resolve
-    from allrail.scenario.load import resolve_fabric
-    from allrail.scenario.model import OnFabric
-
     tree = {"fabric": named}
     if isinstance(named, str):
         resolve_fabric(tree, places, folder)

@@ -11,25 +11,21 @@ is in the way of what is wanted, as it has another tag, is kept until someone wa
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import threading
-import time
-import warnings
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from allrail import _core
 from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Agreement, Patience
+from allrail.runtime.inbox import Inbox, Kept, fill
 from allrail.runtime.job import Job, patience_of
+from allrail.runtime.message import Message
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
 
 _A_DAY = "86400 s"
 """A direction may be silent: it is the wait for a message that has a timeout."""
-_ANY = -1
 _HEADER = struct.Struct("qq32s")
 """Tag, size in bytes, and the name of the type, which is at most so long."""
 _MOST_PAUSE = 0.05
@@ -67,7 +63,7 @@ class Messages:
         self._lock = threading.Lock()
         self._outgoing: dict[int, _Outgoing] = {}
         self._incoming: dict[int, _Incoming] = {}
-        self._box = _Box(ranks - 1)
+        self._box = Inbox(ranks - 1)
 
     def send(self, memory: Memory, target: int, tag: int = 0, *, dtype: str = "") -> Message:
         """Send bytes to a rank; leave them alone until the message is over.
@@ -120,89 +116,6 @@ class Messages:
     def _direction(self, source: int, target: int) -> _Direction:
         place = int(self._rank == target)
         return _Direction(self._store, self._job, (source, target), place, self._name)
-
-
-class Message:
-    """A message, on either side.
-
-    Args:
-        memory: Its bytes, which are read or written.
-        tag: Tells it from others of the same direction.
-        source: Who sends it; None where that may be anyone.
-        about: What people call it, with the other side.
-        patience: After how long a wait for it warns, and fails; None for that of a job file.
-        dtype: The type of its elements; empty where they are bytes to both sides.
-    """
-
-    def __init__(
-        self,
-        memory: Memory,
-        tag: int,
-        source: int | None,
-        *,
-        about: str = "a message",
-        patience: Patience | None = None,
-        dtype: str = "",
-    ) -> None:
-        self.dtype = dtype
-        self._about = about
-        self._patience = patience or Patience()
-        self._began = time.monotonic()
-        self._warned = False
-        self.memory = memory
-        self.tag = tag
-        self.source = source
-        self._over = threading.Event()
-        self._error: Exception | None = None
-        self._lock = threading.Lock()
-        self._told: list[Callable[[], None]] = []
-
-    def wait(self, timeout: float) -> bool:
-        """Wait, up to a number of seconds; return whether it is over, and raise if it failed."""
-        end = time.monotonic() + timeout
-        while not self._over.wait(max(0.0, min(end, self._due()) - time.monotonic())):
-            if time.monotonic() >= self._due():
-                self._is_late()
-            if time.monotonic() >= end:
-                return False
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def _due(self) -> float:
-        """When something is to be said of a wait that goes on."""
-        patience = self._patience
-        return self._began + (patience.stalled if self._warned else patience.warn)
-
-    def _is_late(self) -> None:
-        waited = time.monotonic() - self._began
-        tag = f" with tag {self.tag}" if self.tag != _ANY else ""
-        late = f"{self._about}{tag} waits for the other side for {waited:.0f} s"
-        if self._warned:
-            raise TrainingError(
-                late,
-                hint="look at what that rank does: every `send` needs a `recv` of its source and"
-                " tag; or raise `timeouts.stalled`",
-            )
-        self._warned = True
-        ends = f"it fails after {self._patience.stalled:.0f} s"
-        warnings.warn(f"{late}; {ends}", RuntimeWarning, stacklevel=4)
-
-    def when_over(self, told: Callable[[], None]) -> None:
-        """Have something called, at once if it is over."""
-        with self._lock:
-            if not self._over.is_set():
-                self._told.append(told)
-                return
-        told()
-
-    def end(self, error: Exception | None = None) -> None:
-        """It is over."""
-        self._error = error
-        with self._lock:
-            self._over.set()
-        for told in self._told:
-            told()
 
 
 class _Direction:
@@ -305,99 +218,10 @@ class _Outgoing:
             del message
 
 
-@dataclass
-class _Kept:
-    """Bytes that came before anyone wanted them."""
-
-    source: int
-    tag: int
-    memory: Memory
-    dtype: str
-
-
-class _Box:
-    """What is wanted of all sources, and what has come too early."""
-
-    def __init__(self, sources: int) -> None:
-        self._sources = sources
-        self.changed = threading.Condition()
-        self._wanted: list[Message] = []
-        self._kept: list[_Kept] = []
-        self._failed: dict[int, Exception] = {}
-        self.closed = False
-
-    def want(self, message: Message) -> None:
-        """Have a message received."""
-        with self.changed:
-            for one in self._kept:
-                if message.source in {None, one.source} and message.tag == one.tag:
-                    self._kept.remove(one)
-                    break
-            else:
-                error = self._failed.get(
-                    _ANY if self.closed or message.source is None else message.source
-                )
-                if error is None:
-                    self._wanted.append(message)
-                    self.changed.notify_all()
-                    return
-                message.end(error)
-                return
-        _fill(message, one)
-
-    def wants(self, source: int) -> bool:
-        """Whether anything is wanted that this source may send; called with the lock."""
-        return any(message.source in {None, source} for message in self._wanted)
-
-    def take(self, source: int, tag: int) -> Message | None:
-        """The receive that a message goes to; called with the lock."""
-        for message in self._wanted:
-            if message.source in {None, source} and message.tag == tag:
-                self._wanted.remove(message)
-                return message
-        return None
-
-    def keep(self, kept: _Kept) -> None:
-        """Bytes have come that nobody wants so far."""
-        with self.changed:
-            message = self.take(kept.source, kept.tag)
-            if message is None:
-                self._kept.append(kept)
-                return
-        _fill(message, kept)
-
-    def fail(self, source: int, error: Exception) -> None:
-        """Nothing comes of this source any more."""
-        with self.changed:
-            self._failed[source] = error
-            if len(self._failed) == self._sources:
-                self._failed[_ANY] = error
-            ended = {source, None} if _ANY in self._failed else {source}
-            self._end(lambda message: message.source in ended, error)
-
-    def close(self) -> None:
-        """Nothing is received any more."""
-        error = TrainingError(
-            "the group was closed while it was waited for a message",
-            hint="wait for all messages before the group is destroyed",
-        )
-        with self.changed:
-            self.closed = True
-            self._failed[_ANY] = error
-            self._end(lambda _: True, error)
-            self.changed.notify_all()
-
-    def _end(self, concerned: Callable[[Message], bool], error: Exception) -> None:
-        ended = [message for message in self._wanted if concerned(message)]
-        self._wanted = [message for message in self._wanted if not concerned(message)]
-        for message in ended:
-            message.end(error)
-
-
 class _Incoming:
     """What another rank sends to this one, in order."""
 
-    def __init__(self, direction: _Direction, box: _Box) -> None:
+    def __init__(self, direction: _Direction, box: Inbox) -> None:
         self._direction = direction
         self._box = box
         threading.Thread(target=self._run, name="allrail messages", daemon=True).start()
@@ -449,32 +273,12 @@ class _Incoming:
         memory = _memory_of(room)
         if size:
             self._direction.broadcast(memory)
-        kept = _Kept(source, tag, memory, dtype)
+        kept = Kept(source, tag, memory, dtype)
         if message is None:
             box.keep(kept)
         else:
-            _fill(message, kept)
+            fill(message, kept)
         return True
-
-
-def _fill(message: Message, kept: _Kept) -> None:
-    """Give a receive what has come for it."""
-    size = message.memory.held.nbytes
-    message.source = kept.source
-    sent = kept.memory.held.nbytes
-    if (sent, kept.dtype) != (size, message.dtype):
-        of_sent, of_awaited = ((f" of {one}" if one else "") for one in (kept.dtype, message.dtype))
-        message.end(
-            TrainingError(
-                f"rank {kept.source} sends {sent} bytes{of_sent} with tag {kept.tag}; {size}"
-                f"{of_awaited} are received",
-                hint="receive what is sent, in its shape and type",
-            )
-        )
-        return
-    if size:
-        ctypes.memmove(message.memory.held.pointer, kept.memory.held.pointer, size)
-    message.end()
 
 
 def _header(tag: int, size: int, dtype: str) -> Memory:

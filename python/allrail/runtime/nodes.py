@@ -24,7 +24,8 @@ from allrail.base.foreign import printable
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.handover import hand_over
-from allrail.runtime.job import Job, find_job, settings_of_all
+from allrail.runtime.job import Job, find_job
+from allrail.runtime.job_agreed import settings_of_all
 
 _A_WHILE = 1800.0
 _LOOK = 1.0

@@ -30,10 +30,11 @@ from typing import Any, Self
 from allrail import _core
 from allrail.base.errors import InputError, TrainingError, show
 from allrail.runtime.agreement import Agreement, Patience
-from allrail.runtime.arrays import View, made_like, view_of
+from allrail.runtime.arrays import made_like, view_of
 from allrail.runtime.job import Job
 from allrail.runtime.messages import Messages
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
+from allrail.runtime.view import View
 
 MOST_BEHIND = 8
 """How many averages a late rank may miss before the others wait for it: it keeps them all."""

@@ -20,6 +20,8 @@ from typing import Any
 from allrail.base.errors import InputError
 from allrail.runtime.record import USERS, Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
+from allrail.scenario.policies import keys_of
+from allrail.simulation.api import simulate
 
 _ITERATIONS = 4
 _SAID = ("policy", "order", "programs", "algorithms", "threshold")
@@ -51,8 +53,6 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
         record: Of one rank.
         steps: Of the record, one or more.
     """
-    from allrail.simulation.api import simulate
-
     settings = record["settings"]
     if settings is None or not settings.get("dimensions"):
         return f"the transport `{record['transport']}` tells of no fabric"
@@ -74,8 +74,6 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         record: Of one rank, with settings.
         steps: Of the record, one or more.
     """
-    from allrail.scenario.policies import keys_of
-
     settings = record["settings"] or {}
     tensors = record["tensors"]
     steps = middle_half(steps, key=lambda step: step.computed)

@@ -23,6 +23,7 @@ from allrail.base.foreign import printable
 from allrail.runtime.predict import Prediction, predict
 from allrail.runtime.record import Record
 from allrail.runtime.steps import Step, steps_of
+from allrail.scenario.dimensions import aggregate
 
 _MOST_TENSORS = 8
 _LATE_SHARE = 0.5
@@ -220,8 +221,6 @@ def planned_gbps(dimension: Mapping[str, Any]) -> float:
     Args:
         dimension: Of a node's settings.
     """
-    from allrail.scenario.dimensions import aggregate
-
     return 8e-9 * aggregate(dimension)
 
 

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from allrail.base.errors import InputError
-from allrail.runtime.arrays import View, made_like, view_of
+from allrail.runtime.arrays import made_like, view_of
 from allrail.runtime.nodes import Asked, Calls, Memory
+from allrail.runtime.view import View
 
 
 class Begin(Protocol):

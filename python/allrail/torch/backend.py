@@ -22,15 +22,27 @@ import torch.distributed as dist
 from allrail.autoload import register
 from allrail.base.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import find_job, job_of_all, patience_of
+from allrail.runtime.job import find_job, patience_of
+from allrail.runtime.job_agreed import job_of_all
 from allrail.runtime.messages import Messages
 from allrail.runtime.nodes import Calls, settings_of_group
-from allrail.torch import collectives, devices, futures, monitored, operations, peers, private, work
-from allrail.torch.collectives import Collectives, op_of, rows_of
+from allrail.torch import (
+    collectives,
+    devices,
+    futures,
+    monitored,
+    operations,
+    peers,
+    private,
+    reductions,
+    work,
+)
+from allrail.torch.collectives import Collectives, rows_of
 from allrail.torch.devices import Others, by_device
 from allrail.torch.futures import Follower
 from allrail.torch.monitored import Monitored
 from allrail.torch.operations import Operation, Several
+from allrail.torch.reductions import op_of
 from allrail.torch.uncompiled import keep_from_compiler
 from allrail.torch.work import Work
 
@@ -403,5 +415,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
         raise TrainingError(error.message, hint=error.hint) from None
 
 
-keep_from_compiler(Group, collectives, devices, futures, monitored, operations, peers, work)
+keep_from_compiler(
+    Group, collectives, devices, futures, monitored, operations, peers, reductions, work
+)
 register()

@@ -17,9 +17,11 @@ from allrail import _core
 from allrail.base.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
-from allrail.runtime.job import Job, settings_of_all
+from allrail.runtime.job import Job
+from allrail.runtime.job_agreed import settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import planned_gbps
+from allrail.scenario.policies import keys_of
 from allrail.torch.asked import not_native
 from allrail.torch.auto import BUCKETS
 from allrail.torch.gradients import Grouping
@@ -90,8 +92,6 @@ class Carrier:
     @property
     def grouping(self) -> Grouping:
         """What gradients are sent as."""
-        from allrail.scenario.policies import keys_of
-
         coordination = self._settings.get("coordination") or {}
         return Grouping(
             pack=_core.parse_quantity("size", self._settings["pack"]),

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from allrail.base.errors import InputError
 from allrail.runtime.nodes import Asked, Calls
@@ -24,42 +23,16 @@ from allrail.torch import private
 from allrail.torch.futures import name_here
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.operations import Call, Chain, Nothing, Operation, Several
-
-Op = dist.ReduceOp
-SUM = Op.SUM
-_SUMMED = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.uint8,
+from allrail.torch.reductions import (
+    SUM,
+    SUMMED,
+    WORDS,
+    Op,
+    check_reduction,
+    combine,
+    divide_into,
+    real,
 )
-_PAIRWISE: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    Op.SUM: torch.add,
-    Op.AVG: torch.add,
-    Op.PRODUCT: torch.mul,
-    Op.MIN: torch.minimum,
-    Op.MAX: torch.maximum,
-    Op.BAND: torch.bitwise_and,
-    Op.BOR: torch.bitwise_or,
-    Op.BXOR: torch.bitwise_xor,
-}
-_REDUCTIONS = {
-    Op.SUM: "",
-    Op.AVG: "average",
-    Op.PRODUCT: "product",
-    Op.MIN: "min",
-    Op.MAX: "max",
-    Op.BAND: "and",
-    Op.BOR: "or",
-    Op.BXOR: "xor",
-}
-"""Words that the engine knows (`allrail_engine::asked`)."""
-_BITWISE = (Op.BAND, Op.BOR, Op.BXOR)
 
 After = Callable[[], None] | None
 
@@ -87,7 +60,7 @@ class Collectives:
     def all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
         """Reduce over all ranks, in place."""
         tensor = checked(tensor.detach() if tensor.requires_grad else tensor)
-        if op is not SUM or tensor.dtype not in _SUMMED:
+        if op is not SUM or tensor.dtype not in SUMMED:
             return self._all_reduce(tensor, op, "all_reduce")
         buffer = dense(tensor)
         if buffer is tensor:
@@ -95,14 +68,14 @@ class Collectives:
         return self._call("all_reduce", buffer, partial(copy_all, [tensor], [buffer]))
 
     def _all_reduce(self, tensor: torch.Tensor, op: Any, word: str, root: int = 0) -> Operation:
-        _check_reduction(tensor, op)
-        asked = Asked(word, _REDUCTIONS[op], name_of(tensor.dtype))
-        if op in (SUM, Op.AVG) and (tensor.is_complex() or tensor.dtype in _SUMMED):
+        check_reduction(tensor, op)
+        asked = Asked(word, WORDS[op], name_of(tensor.dtype))
+        if op in (SUM, Op.AVG) and (tensor.is_complex() or tensor.dtype in SUMMED):
             buffer = dense(tensor)
-            after = partial(_divide_into, tensor, buffer, self._size if op == Op.AVG else 1)
-            return self._call("all_reduce", _real(buffer), after, root, asked=asked)
+            after = partial(divide_into, tensor, buffer, self._size if op == Op.AVG else 1)
+            return self._call("all_reduce", real(buffer), after, root, asked=asked)
         every = self._room(tensor)
-        after = partial(_combine, tensor, list(every), op)
+        after = partial(combine, tensor, list(every), op)
         return self._call("all_gather", every, after, root, asked=asked)
 
     def barrier(self) -> Operation:
@@ -136,28 +109,28 @@ class Collectives:
                 hint=f"give {self._size} parts, and an output of the size of this rank's"
                 f" ({output.numel()} elements now)",
             )
-        _check_reduction(output, op)
+        check_reduction(output, op)
         _check_alike(output, parts, "input")
         longest = max(part.numel() for part in parts)
         sizes = [part.numel() for part in parts]
         asked = Asked(
             "reduce_scatter",
-            _REDUCTIONS[op],
+            WORDS[op],
             name_of(output.dtype),
             sizes if len(set(sizes)) > 1 else (),
         )
-        if op in (SUM, Op.AVG) and (output.is_complex() or output.dtype in _SUMMED):
-            output = _real(output)
+        if op in (SUM, Op.AVG) and (output.is_complex() or output.dtype in SUMMED):
+            output = real(output)
             rows = output.new_zeros((self._size, longest * (2 if parts[0].is_complex() else 1)))
             for row, part in zip(rows, parts, strict=True):
-                flat = _real(dense(part.detach())).reshape(-1)
+                flat = real(dense(part.detach())).reshape(-1)
                 row[: flat.numel()].copy_(flat)
             mine = rows[self._rank][: output.numel()].view(output.shape)
             by = self._size if op == Op.AVG else 1
-            after = partial(_divide_into, output, mine, by)
+            after = partial(divide_into, output, mine, by)
             return self._call("reduce_scatter", rows, after, asked=asked)
         every = [torch.empty_like(output) for _ in range(self._size)]
-        after = partial(_combine, output, every, op)
+        after = partial(combine, output, every, op)
         return self._exchange(every, parts, longest, after, asked=asked)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
@@ -310,7 +283,7 @@ class Collectives:
         calls = self._calls
         if calls is None:
             return Nothing(after)
-        in_bytes = buffer.dtype not in _SUMMED
+        in_bytes = buffer.dtype not in SUMMED
         if in_bytes and asked is None:
             asked = Asked(dtype=name_of(buffer.dtype))
         memory = memory_of(buffer, in_bytes=in_bytes)
@@ -338,13 +311,6 @@ class Collectives:
             hint="give each thread a process group of its own (`torch.distributed.new_group`), or"
             " wait for the one before the other begins",
         )
-
-
-def op_of(opts: Any) -> Any:
-    """The reduction that options ask for; a sum is `SUM` itself, as comparing costs more."""
-    if opts is None or opts.reduceOp == SUM:
-        return SUM
-    return getattr(opts.reduceOp, "op", opts.reduceOp)
 
 
 def checked(tensor: torch.Tensor) -> torch.Tensor:
@@ -395,30 +361,6 @@ def rows_of(tensor: torch.Tensor, size: int) -> list[torch.Tensor]:
     return list(tensor.chunk(size))
 
 
-def _check_reduction(tensor: torch.Tensor, op: Any) -> None:
-    """Refuse what has no meaning, or no code, before any rank has begun."""
-    dtype = name_of(tensor.dtype)
-    name = str(op).rpartition(".")[2]
-    if op not in _PAIRWISE:
-        instead = "`SUM` of `tensor * factor`" if name == "PREMUL_SUM" else "`SUM`"
-        raise _refused(name, f"it is not supported by allrail; use {instead}")
-    if tensor.is_complex() and op not in (SUM, Op.AVG):
-        raise _refused(name, f"complex numbers ({dtype}) have no {name}", "`SUM` or `AVG`")
-    if op in _BITWISE and tensor.is_floating_point():
-        raise _refused(name, f"{dtype} has no bits to combine", "an integer type")
-    if op == Op.AVG and tensor.dtype is torch.bool:
-        raise _refused(name, "the average of truth values is none of them", "`MAX` or `MIN`")
-    try:
-        _PAIRWISE[op](tensor.new_zeros(1), tensor.new_zeros(1))
-    except (RuntimeError, TypeError):
-        why = f"{name} of {dtype} is not supported by allrail; use float32 or another type"
-        raise _refused(name, why) from None
-
-
-def _refused(op: str, why: str, instead: str = "") -> InputError:
-    return InputError(why, field="op", value=op, hint=instead and f"use {instead}")
-
-
 def _check_alike(tensor: torch.Tensor, others: Sequence[torch.Tensor], field: str) -> None:
     for other in others:
         if other.dtype != tensor.dtype:
@@ -437,15 +379,6 @@ def _refuse_gathered(tensor: torch.Tensor, wrong: Sequence[torch.Tensor]) -> Non
             hint="tensors of different sizes are not supported by allrail; use `gather_object`, or"
             " pad them to the largest",
         )
-
-
-def _combine(target: torch.Tensor, every: list[torch.Tensor], op: Any) -> None:
-    result = reduce(_PAIRWISE[op], every)
-    target.copy_(_divide(result, len(every)) if op == Op.AVG else result)
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _balance(rank: int, sent: list[int], awaited: list[int]) -> int:
@@ -472,16 +405,3 @@ def _refuse_sizes(sizes: torch.Tensor) -> Operation:
         hint="give each rank an output of the size that the other one sends: ranks exchange their"
         " `input_split_sizes` by an `all_to_all_single` before",
     )
-
-
-def _divide(tensor: torch.Tensor, by: int) -> torch.Tensor:
-    if tensor.is_floating_point() or tensor.is_complex():
-        return tensor.div_(by)
-    return tensor.div_(by, rounding_mode="trunc")
-
-
-def _divide_into(target: torch.Tensor, source: torch.Tensor, by: int) -> None:
-    if target is not source:
-        target.copy_(source)
-    if by != 1:
-        _divide(target, by)

@@ -358,3 +358,17 @@ def _second(slot: Slot) -> TrainingError:
         hint="the first backward pass showed one: let it take the same way as later ones,"
         " or use checkpoints with `use_reentrant=False`",
     )
+
+
+def agreed_order(said: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all ranks go by after the first round.
+
+    Rank 0's order holds; what any rank saw late, or sparse, is so on all.
+
+    Args:
+        said: What each rank has seen of that round.
+    """
+    late = sorted({index for theirs in said for index in theirs["late"]})
+    sparse = sorted({index for theirs in said for index in theirs["sparse"]})
+    ready, places = said[0]["ready"], said[0]["places"]
+    return {"ready": ready, "places": places, "late": late, "sparse": sparse}

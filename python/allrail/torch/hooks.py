@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import nn
 
 from allrail.torch import private
 
@@ -62,6 +64,44 @@ def _nothing(*_: Any) -> None:
 
 def _empty_hook() -> Callable[..., None]:
     return _nothing
+
+
+def wrap_compiled(
+    module: nn.Module,
+    before: Callable[..., None],
+    after: Callable[..., None],
+    region: Callable[[], AbstractContextManager[None]],
+) -> Callable[[], None]:
+    """Do what hooks do around a module compiled in place: its hooks are compiled with it.
+
+    The same for one of TorchScript, which takes no hooks.
+
+    Args:
+        module: The module.
+        before: Called with the module before each of its calls.
+        after: Called with it after each.
+        region: Entered around each.
+
+    Returns:
+        What undoes it.
+    """
+    original = private.compiled_call(module)
+    compiled = private.plain_call(module) if original is None else original
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before(module)
+        try:
+            with region():
+                return compiled(*args, **kwargs)
+        finally:
+            after(module)
+
+    def undo() -> None:
+        own[private.COMPILED_CALL] = original
+
+    own = vars(module)  # a traced module sets attributes elsewhere
+    own[private.COMPILED_CALL] = call
+    return undo
 
 
 def run_uncompiled(*functions: Any) -> None:

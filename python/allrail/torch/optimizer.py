@@ -12,13 +12,11 @@ a whole view.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import operator
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -30,8 +28,10 @@ from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import Behaviour, advance, step_of, types_stepped_together
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import run_uncompiled
+from allrail.torch.methods import clear
 from allrail.torch.parameter import Pending, Slot, Watched, gradient_of, set_gradient
 from allrail.torch.states import mark_pending, unwatch_state, watch_state
+from allrail.torch.surroundings import plain_surroundings
 from allrail.torch.touch import Memory, Unstepped
 from allrail.torch.undo import Undo
 
@@ -313,7 +313,7 @@ class Stepper:
         for pending in pendings:
             for slot in pending.slots:
                 slot.parameter.__class__ = nn.Parameter  # as the optimizer knows it
-            _check_unwritten(pending)
+            pending.check_unwritten()
         groups: dict[tuple[int, bool], list[torch.Tensor]] = {}
         gradients: list[tuple[Slot, torch.Tensor]] = []
         for pending, each in zip(pendings, final, strict=True):
@@ -432,84 +432,10 @@ class Stepper:
         private.count_step(self._optimizer, whole=counts_itself)
 
 
-def clear(
-    parameters: Iterable[torch.Tensor], slots: dict[torch.Tensor, Slot], *, set_to_none: bool
-) -> None:
-    """Do what `zero_grad` does to parameters, without waiting for their gradients.
-
-    No round is open.
-    """
-    with private.DisableTorchFunctionSubclass():  # no values of parameters are used
-        for parameter in parameters:
-            slot = slots.get(parameter)
-            if slot is not None and slot.flight is not None:
-                # Whether there is one, to be zero then, may only be known when it is over.
-                slot.zeroed = not set_to_none and (slot.keep or slot.zeroed)
-                slot.keep = False
-            gradient = gradient_of(parameter)
-            if gradient is None:
-                continue
-            if set_to_none:
-                set_gradient(parameter, None)
-            elif slot is not None and (slot.flight is not None or slot.pending is not None):
-                set_gradient(parameter, torch.zeros_like(gradient))
-            else:
-                gradient.detach_().zero_()
-
-
 def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
-
-
-def _check_unwritten(pending: Pending) -> None:
-    for slot, version in zip(pending.slots, pending.written, strict=True):
-        if private.version(slot.parameter) != version:
-            raise TrainingError(
-                "it was written to while its step was pending",
-                field=slot.name,
-                hint="call `allrail.torch.synchronize()` before you change parameters yourself",
-            )
 
 
 def _kept(value: Any) -> Any:
     """A hyperparameter as it is now, whatever is written to it later."""
     return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
-
-
-def plain_surroundings(device: str) -> AbstractContextManager[Any]:
-    """Within it, nothing of what may be going on around it reaches into what is computed."""
-    if (
-        torch.is_inference_mode_enabled()
-        or torch.is_autocast_enabled(device)
-        or private.function_modes()
-        or private.dispatch_modes()
-        or private.tracing_state() is not None
-        or in_transform()
-    ):
-        return _undone(device)
-    plain: AbstractContextManager[Any] = torch.no_grad()
-    return plain
-
-
-def in_transform() -> bool:
-    """Whether a transform of `torch.func` is going on."""
-    return private.peek_interpreter_stack() is not None
-
-
-@contextlib.contextmanager
-def _undone(device: str) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        if private.function_modes():
-            stack.enter_context(private.DisableTorchFunction())
-        stack.enter_context(private.disable_current_modes())
-        if (tracing := private.tracing_state()) is not None:
-            private.set_tracing_state(None)
-            stack.callback(private.set_tracing_state, tracing)
-        if in_transform():
-            stack.enter_context(private.clear_interpreter_stack())
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(mode=False))
-        stack.enter_context(torch.no_grad())
-        if torch.is_autocast_enabled(device):
-            stack.enter_context(torch.autocast(device, enabled=False))
-        yield

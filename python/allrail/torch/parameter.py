@@ -20,7 +20,7 @@ from typing import Any, Protocol, SupportsIndex
 import torch
 from torch import nn
 
-from allrail.base.errors import InputError
+from allrail.base.errors import InputError, TrainingError
 from allrail.torch import private
 
 _GRAD = torch.Tensor.grad
@@ -121,6 +121,20 @@ class Pending:
             return self.gradients
         means = self.flight.finish()
         return [means[slot.position] for slot in self.slots]
+
+    def check_unwritten(self) -> None:
+        """Check that nobody has written to the parameters meanwhile.
+
+        Raises:
+            TrainingError: Somebody has.
+        """
+        for slot, version in zip(self.slots, self.written, strict=True):
+            if private.version(slot.parameter) != version:
+                raise TrainingError(
+                    "it was written to while its step was pending",
+                    field=slot.name,
+                    hint="call `allrail.torch.synchronize()` before you change parameters yourself",
+                )
 
 
 @dataclass(eq=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from allrail.runtime.messages import Message, Messages
+from allrail.runtime.message import Message
+from allrail.runtime.messages import Messages
 from allrail.torch.collectives import checked, dense
 from allrail.torch.memory import memory_of, name_of
 

@@ -67,8 +67,8 @@ class Replan(Switch):
             return None
         self._rounds = exchange.rounds
         self._now.synchronize()
-        mine, self._since = self._now.measured(len(self._sizes), self._since)
-        changed = self._speeds.look(slowest_groups(self._now.gathered(mine), self._sizes))
+        found, self._since = self._now.speeds(len(self._sizes), self._since)
+        changed = self._speeds.look(slowest_groups(found, self._sizes))
         if not changed:
             return None
         self._before += self._rounds

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import types
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,18 +26,20 @@ from allrail.runtime.record import Record
 from allrail.torch import private
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import behaviour_of, with_hooks
+from allrail.torch.buffers import Buffers
 from allrail.torch.check import same_model
 from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.divergence import Divergence
-from allrail.torch.gradients import Exchange, Grouping
-from allrail.torch.hooks import Hook
+from allrail.torch.gradients import Exchange, Grouping, agreed_order
+from allrail.torch.hooks import Hook, wrap_compiled
+from allrail.torch.methods import NoSync, ZeroGrad
 from allrail.torch.observed import ADVISED_AFTER, Observed
-from allrail.torch.optimizer import Stepper, clear, in_transform
-from allrail.torch.packs import broadcast
+from allrail.torch.optimizer import Stepper
 from allrail.torch.parameter import Pending, Slot, Together, unwatch, watch
 from allrail.torch.ranked import PlacesBy
 from allrail.torch.speeds import measured, table_of
+from allrail.torch.surroundings import in_transform
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
 from allrail.torch.uneven import Passes
@@ -115,13 +115,10 @@ class Scheduled:
         self._agreement = agreement
         self._crosses = cross_barrier
         self._undoes = undo
-        self._broadcasts = broadcast_buffers
         self._places_by = places_by
-        self._pack = grouping.pack
         # Who has asked for trials, or for the plain way, needs no advice.
         self._advises = auto is None and cross_barrier
-        self._with_buffers = [module for module in model.modules() if private.buffers_of(module)]
-        self._buffers_due = True
+        self._buffers = Buffers(model, self._transport, grouping.pack, shared=broadcast_buffers)
         self._recorder: Recorder | None = None
         self._seen = False
         self._in_graph = False
@@ -132,7 +129,7 @@ class Scheduled:
         self._undo: list[Callable[[], None]] = []
         same_model(agreement, parameters)
         if auto is None or not auto.goes_on:
-            self._broadcast([*model.parameters(), *model.buffers()])
+            self._buffers.give([*model.parameters(), *model.buffers()])
         self.exchange: Exchange
         self._slots = {
             parameter: Slot(parameter, name, index, self._read, self._drop, self.settle)
@@ -186,17 +183,16 @@ class Scheduled:
             record["exchange"] = self._auto.said
         return record
 
-    def measured(self, dimensions: int, since: int) -> tuple[list[float], int]:
-        """Return what dimensions of its node have carried since a time, Gb/s, and the time now."""
-        timeline = getattr(self._carrier, "timeline")()  # noqa: B009 - of a native one
-        return measured(timeline, dimensions, since), time.monotonic_ns()
+    def speeds(self, dimensions: int, since: int) -> tuple[list[list[float]], int]:
+        """Return by rank what dimensions have carried since a time, Gb/s, and the time now.
 
-    def gathered(self, mine: Sequence[float]) -> list[list[float]]:
-        """Return what every rank says, by rank; all ranks call it at the same step."""
+        All ranks call it at the same step, over native transports.
+        """
+        timeline = getattr(self._carrier, "timeline")()  # noqa: B009 - of a native one
+        mine, now = measured(timeline, dimensions, since), time.monotonic_ns()
         table = table_of(mine, self._transport.rank, self._transport.ranks)
         self._transport.gathered(self._transport.gather(table))
-        rows: list[list[float]] = table.tolist()
-        return rows
+        return table.tolist(), now
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Within it, backward passes exchange nothing."""
@@ -258,7 +254,7 @@ class Scheduled:
         else:
             self._wrap_compiled(model, self._before_graph, self._after_model)
         if not hasattr(model, "no_sync"):
-            vars(model)["no_sync"] = _NoSync(self)
+            vars(model)["no_sync"] = NoSync(self)
             self._undo.append(lambda: vars(model).pop("no_sync", None))
         if not self._crosses:
             for optimizer, divergence in zip(self.optimizers, self._divergences, strict=True):
@@ -297,7 +293,7 @@ class Scheduled:
                 module.register_state_dict_pre_hook(Hook(lambda *_: self.settle("state_dict"))),
                 private.before_load(module)(Hook(lambda *_: self.settle("load_state_dict"))),
             ]
-        vars(model)["zero_grad"] = _ZeroGrad(self._slots, self.exchange, model)
+        vars(model)["zero_grad"] = ZeroGrad(self._slots, self.exchange, model)
         self._undo.append(lambda: vars(model).pop("zero_grad", None))
 
     def _stepped_by(self, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -331,28 +327,11 @@ class Scheduled:
         before: Callable[..., None],
         after: Callable[..., None] = lambda *_: None,
     ) -> None:
-        """Do what hooks do around a module compiled in place: its hooks are compiled with it.
-
-        The same for one of TorchScript, which takes no hooks.
-        """
-        original = private.compiled_call(module)
-        compiled = private.plain_call(module) if original is None else original
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            before(module)
+        def region() -> AbstractContextManager[None]:
             recorder = self._recorder
-            try:
-                with contextlib.nullcontext() if recorder is None else recorder.region(module):
-                    return compiled(*args, **kwargs)
-            finally:
-                after(module)
+            return contextlib.nullcontext() if recorder is None else recorder.region(module)
 
-        def undo() -> None:
-            own[private.COMPILED_CALL] = original
-
-        own = vars(module)  # a traced module sets attributes elsewhere
-        own[private.COMPILED_CALL] = call
-        self._undo.append(undo)
+        self._undo.append(wrap_compiled(module, before, after, region))
 
     # -- in each step
 
@@ -395,7 +374,7 @@ class Scheduled:
         if not torch.is_grad_enabled() or in_transform():
             self.settle("evaluation")
             if not in_transform() and getattr(self._carrier, "root_goes_on", False):
-                self._share_buffers_for_evaluation()
+                self._buffers.share_for_evaluation()
             return
         self._claim.check(module)
         self._running = True
@@ -409,8 +388,7 @@ class Scheduled:
             # Hooks of this forward pass were looked up before those of the other one were there.
             other._before_graph(module) if self._in_graph else other._before_model(module)
             return
-        if self._broadcasts and self._buffers_due:
-            self._broadcast(self._buffers())
+        self._buffers.share()
         if not self._seen and self._crosses and not is_compiled(self.model):
             self._seen = True
             self._recorder = Recorder(self.model, self._slots)
@@ -420,7 +398,7 @@ class Scheduled:
         self._running = False
         self.observed.forward_ends()
         if torch.is_grad_enabled():
-            self._buffers_due = self.exchange.synchronised
+            self._buffers.due = self.exchange.synchronised
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             recorder.stop()
@@ -443,7 +421,7 @@ class Scheduled:
     def _agree(self, mine: dict[str, Any]) -> dict[str, Any]:
         """Agree on what the first round has shown, once all ranks have come to its end."""
         try:
-            agreed: dict[str, Any] = self._agreement.on("order", mine, _decide)
+            agreed: dict[str, Any] = self._agreement.on("order", mine, agreed_order)
         except TrainingError as error:
             raise self.passes.explain(error, self.passes.made + 1) from None
         return agreed
@@ -466,86 +444,3 @@ class Scheduled:
 
     def _drop(self, slot: Slot) -> None:
         self.exchange.drop(slot)
-
-    def _share_buffers_for_evaluation(self) -> None:
-        """Give all ranks rank 0's buffers in the first pass after one in training, as DDP does.
-
-        Rank 0 waits for nobody, and may evaluate alone: the others receive them in their next pass.
-        """
-        due, self._buffers_due = self._buffers_due, False
-        if self._broadcasts and due:
-            # Where all others have ended, there is nobody to give them to.
-            alone = self._transport.rank == 0
-            with contextlib.suppress(*[TrainingError] * alone):
-                self._broadcast(self._buffers())
-
-    def _buffers(self) -> list[torch.Tensor]:
-        """The buffers of the modules that had some when the model was scheduled."""
-        buffers = (private.buffers_of(module) for module in self._with_buffers)
-        found = (each for some in buffers for each in some.values())
-        return list({id(each): each for each in found if each is not None}.values())
-
-    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
-        if tensors:
-            with torch.no_grad():
-                broadcast(self._transport, tensors, self._pack)
-
-
-def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rank 0's order holds; what any rank saw late, or sparse, is so on all."""
-    late = sorted({index for theirs in said for index in theirs["late"]})
-    sparse = sorted({index for theirs in said for index in theirs["sparse"]})
-    ready, places = said[0]["ready"], said[0]["places"]
-    return {"ready": ready, "places": places, "late": late, "sparse": sparse}
-
-
-class _ZeroGrad:
-    """`zero_grad` of a scheduled module: clears gradients without waiting for them."""
-
-    def __init__(
-        self, slots: dict[torch.Tensor, Slot], exchange: Exchange, model: nn.Module
-    ) -> None:
-        self._slots = slots
-        self._exchange = exchange
-        self._model = weakref.ref(model)
-
-    def __call__(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
-        """See `torch.nn.Module.zero_grad`."""
-        model = self._model()
-        if model is None:
-            return
-        self._exchange.close()
-        clear(model.parameters(), self._slots, set_to_none=set_to_none)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return _own_zero_grad(memo[id(self._model())])
-
-    def __reduce__(self) -> Any:
-        return _own_zero_grad, (self._model(),)
-
-
-class _NoSync:
-    """`no_sync` of a scheduled model, as that of DDP: accelerate and Trainer look for it."""
-
-    def __init__(self, scheduled: Scheduled) -> None:
-        self._scheduled = weakref.ref(scheduled)
-
-    def __call__(self) -> AbstractContextManager[None]:
-        """See `allrail.torch.no_sync`."""
-        scheduled = self._scheduled()
-        return contextlib.nullcontext() if scheduled is None else scheduled.no_sync()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> type[AbstractContextManager[None]]:
-        del memo
-        return contextlib.nullcontext
-
-    def __reduce__(self) -> Any:
-        return _no_sync_of_copy, ()
-
-
-def _no_sync_of_copy() -> type[AbstractContextManager[None]]:
-    return contextlib.nullcontext
-
-
-def _own_zero_grad(model: nn.Module) -> Any:
-    return types.MethodType(type(model).zero_grad, model)

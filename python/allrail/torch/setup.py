@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from allrail.runtime.agreement import Agreement, same
-from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all
+from allrail.runtime.job import COMPARED_EVERY, Job, JobLike
+from allrail.runtime.job_agreed import job_of_all
 from allrail.runtime.record import folder
 from allrail.torch.asked import check_exchange, warn_without_effect
 from allrail.torch.auto import AUTO, Auto, ways_of

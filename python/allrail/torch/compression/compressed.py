@@ -28,7 +28,7 @@ import torch
 
 from allrail.base.errors import InputError
 from allrail.torch.compression import Channel, Compression
-from allrail.torch.optimizer import plain_surroundings
+from allrail.torch.surroundings import plain_surroundings
 from allrail.torch.transport import Transport
 
 # What a channel remembers for its own rank alone.
