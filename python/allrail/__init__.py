@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from allrail.base.errors import AllrailError, AllrailWarning, InputError, TrainingError
     from allrail.formats.chakra_export import export
     from allrail.measure import calibrations as calibrate
-    from allrail.measure.comparison import Comparison, compare
+    from allrail.measure.compare import compare
+    from allrail.measure.comparison import Comparison
     from allrail.measure.expected import expect
     from allrail.measure.verify.asked import verify
     from allrail.output.report.saved import report
@@ -64,7 +65,8 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("simulate", "simulate_many"), "simulation.api"),
     "Row": "simulation.variants",
-    **dict.fromkeys(("Comparison", "compare"), "measure.comparison"),
+    "Comparison": "measure.comparison",
+    "compare": "measure.compare",
     **dict.fromkeys(
         ("AllrailError", "AllrailWarning", "InputError", "TrainingError"), "base.errors"
     ),

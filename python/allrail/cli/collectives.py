@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.base.axes import short_of
 from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count, show_number
 from allrail.cli import output
 from allrail.cli.astra_sim import show_columns
-from allrail.cli.axes import short_of
 from allrail.results.network_accuracy import network_error
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.base.axes import SHORT
 from allrail.base.errors import InputError
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
-from allrail.cli.axes import SHORT
 from allrail.cli.function import function
 from allrail.cli.views import view_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.base.axes import short_of
 from allrail.base.errors import InputError
 from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
 from allrail.cli.astra_sim import show_columns
-from allrail.cli.axes import short_of
 from allrail.results.accuracy import lines
 from allrail.simulation.variants import show_value
 

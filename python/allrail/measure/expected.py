@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from allrail import _core
 from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
-from allrail.base.units import show_number
+from allrail.base.units import show_count, show_number
 from allrail.measure.calibrate.expected import HOST_US, as_measured, check, cluster_for, rows_of
 from allrail.measure.calibrate.judge import Judgement, judge
 from allrail.measure.calibrate.machine import machine_of
-from allrail.measure.calibrate.nccl import ways
+from allrail.measure.calibrate.nccl import Cluster, ways
 from allrail.measure.calibrate.predict import part_of
 from allrail.measure.calibrate.read import read_tables
 from allrail.measure.calibrate.shape import HEALTHY, large_share
@@ -171,14 +171,10 @@ def _expected(
     reached = large_share(rows, start=least)
     missed = at_least is not None and reached is not None and reached < at_least
     figures = "calibrated" if loaded.calibrated else "nominal rates, uncalibrated"
-    where = f"{cluster.nodes:,} machine{'s' if cluster.nodes > 1 else ''} of {cluster.each:,}"
-    made = cluster.generation.name.capitalize()
+    where = f"{show_count(cluster.nodes, 'machine')} of {cluster.each:,}"
     notes = [
         f"{name} over {count} ranks of {fabric} ({where}), GB/s; {figures}",
-        f"expected: NCCL's algorithms on {made}, and {HOST_US:.0f} us of the host"
-        if within is None
-        else "expected: as the tables that the fabric is calibrated from, within"
-        f" {show_number(100 * within, 2)} %",
+        _basis(cluster, within),
     ]
     notes += _remarks(tables, taken.why if taken else None, several=several, found=found)
     if at_least is not None and reached is not None:
@@ -203,6 +199,15 @@ def _expected(
     expected.error, expected.measured = _error(loaded, within), tables is not None
     expected.missed = missed
     return expected
+
+
+def _basis(cluster: Cluster, within: float | None) -> str:
+    """What is expected; `within` of a fabric that has tables."""
+    if within is None:
+        made = cluster.generation.name.capitalize()
+        return f"expected: NCCL's algorithms on {made}, and {HOST_US:.0f} us of the host"
+    share = show_number(100 * within, 2)
+    return f"expected: as the tables that the fabric is calibrated from, within {share} %"
 
 
 def _error(fabric: Fabric, within: float | None) -> str:

@@ -94,44 +94,9 @@ def solve(
         most: Of each dimension, the largest rate that it can have, bytes a µs.
         start: What is near; None begins with what the narrowest tables carry.
     """
-    from scipy.optimize import least_squares
-
+    problem = _Problem(tables, parts, forward)
     count = len(latencies)
     told = sorted(_tells_latency(tables, parts, count))
-    rows = [
-        (table, part, row, weight)
-        for table, part in zip(tables, parts, strict=True)
-        for row, weight in _fewer(table)
-        if weight > 0
-    ]
-    scale = _SOFT / math.sqrt(max(len(table.rows) for table in tables))
-
-    def off(rates: Sequence[float], steps: Sequence[float], *, alike: bool = False) -> list[float]:
-        return [
-            (_alike(table) if alike else weight)
-            * math.log(forward(table, part, rates, steps, row.bytes) / row.time_us)
-            for table, part, row, weight in rows
-        ]
-
-    def loss(rates: Sequence[float], steps: Sequence[float], *, alike: bool = False) -> float:
-        apart = off(rates, steps, alike=alike)
-        return sum(2 * (math.sqrt(1 + (one / scale) ** 2) - 1) for one in apart)
-
-    def least(function: Callable[[Any], list[float]], start: list[float], ends: _Ends) -> Any:
-        low, high = ends
-        room = zip(start, low, high, strict=True)
-        begin = [min(max(x, a + 1e-6), b - 1e-6) for x, a, b in room]
-        return least_squares(
-            function,
-            begin,
-            bounds=ends,
-            loss="soft_l1",
-            f_scale=scale,
-            max_nfev=40,
-            diff_step=[1e-4] * len(begin),
-            xtol=1e-4,
-            ftol=1e-4,
-        ).x
 
     def steps_of(x: Sequence[float]) -> list[float]:
         found = list(latencies)
@@ -150,31 +115,105 @@ def solve(
         begin = list(start.rates), start.latencies
     near = [math.log(rate) for rate in begin[0]]
     near += [math.log(max(_LATENCIES[0], begin[1][place])) for place in told]
-    found = least(lambda x: off(rates_of(x[:count]), steps_of(x[count:])), near, (low, high))
+    found = problem.least(
+        lambda x: problem.off(rates_of(x[:count]), steps_of(x[count:])), near, (low, high)
+    )
     rates, steps = rates_of(found[:count]), steps_of(found[count:])
-    best = loss(rates, steps)
-    bounds = []
-    for place in range(count):
-
-        def with_rate(rate: float, place: int = place) -> float:
-            return loss([*rates[:place], rate, *rates[place + 1 :]], steps)
-
-        enough = 1.1 * best + _ENOUGH * len(rows)
-        # Where a limit holds the rate down, more of it is better: that slows a table.
-        if 0.9 * best - _ENOUGH * len(rows) <= with_rate(2 * rates[place]) <= enough:
-            bounds.append(place)
-            rates[place] = _smallest(rates[place], lambda rate: with_rate(rate) <= enough)  # noqa: B023
+    best = problem.loss(rates, steps)
+    bounds = problem.lower(rates, steps, best)
     if told:
         # The rates stand, and what is between the small and the large sizes tells the latencies.
-        again = least(
-            lambda x: off(rates, steps_of(x), alike=True),
+        again = problem.least(
+            lambda x: problem.off(rates, steps_of(x), alike=True),
             list(found[count:]),
             (low[count:], high[count:]),
         )
         steps = steps_of(again)
     free = tuple(place for place in range(count) if place not in told)
-    every = loss(rates, steps, alike=True) / len(rows)
-    return Joint(tuple(rates), tuple(steps), best / len(rows), every, tuple(bounds), free)
+    rows = len(problem.rows)
+    every = problem.loss(rates, steps, alike=True) / rows
+    return Joint(tuple(rates), tuple(steps), best / rows, every, tuple(bounds), free)
+
+
+class _Problem:
+    """Rows of tables, and how far a forward model is from them.
+
+    Attributes:
+        rows: The rows that count, each with its table, its part and its weight.
+    """
+
+    def __init__(
+        self, tables: Sequence[Table], parts: Sequence[Sequence[int]], forward: Forward
+    ) -> None:
+        self.rows = [
+            (table, part, row, weight)
+            for table, part in zip(tables, parts, strict=True)
+            for row, weight in _fewer(table)
+            if weight > 0
+        ]
+        self._forward = forward
+        self._scale = _SOFT / math.sqrt(max(len(table.rows) for table in tables))
+
+    def off(
+        self, rates: Sequence[float], steps: Sequence[float], *, alike: bool = False
+    ) -> list[float]:
+        """Of each row, its weighted distance; `alike`: every row of a table counts as much."""
+        return [
+            (_alike(table) if alike else weight)
+            * math.log(self._forward(table, part, rates, steps, row.bytes) / row.time_us)
+            for table, part, row, weight in self.rows
+        ]
+
+    def loss(self, rates: Sequence[float], steps: Sequence[float], *, alike: bool = False) -> float:
+        """The robust sum of `off`."""
+        apart = self.off(rates, steps, alike=alike)
+        return sum(2 * (math.sqrt(1 + (one / self._scale) ** 2) - 1) for one in apart)
+
+    def least(self, function: Callable[[Any], list[float]], start: list[float], ends: _Ends) -> Any:
+        """Where the robust sum of a function is the least, from `start`, within `ends`."""
+        from scipy.optimize import least_squares
+
+        low, high = ends
+        room = zip(start, low, high, strict=True)
+        begin = [min(max(x, a + 1e-6), b - 1e-6) for x, a, b in room]
+        return least_squares(
+            function,
+            begin,
+            bounds=ends,
+            loss="soft_l1",
+            f_scale=self._scale,
+            max_nfev=40,
+            diff_step=[1e-4] * len(begin),
+            xtol=1e-4,
+            ftol=1e-4,
+        ).x
+
+    def lower(self, rates: list[float], steps: Sequence[float], best: float) -> list[int]:
+        """Lower, in place, the rates that slow no table to the least that explains the rows.
+
+        Args:
+            rates: Of each dimension.
+            steps: Their latencies.
+            best: The loss.
+
+        Returns:
+            Which dimensions these are.
+        """
+        bounds = []
+        margin = _ENOUGH * len(self.rows)
+        for place in range(len(rates)):
+
+            def with_rate(rate: float, place: int = place) -> float:
+                return self.loss([*rates[:place], rate, *rates[place + 1 :]], steps)
+
+            # Where a limit holds the rate down, more of it is better: that slows a table.
+            if 0.9 * best - margin <= with_rate(2 * rates[place]) <= 1.1 * best + margin:
+                bounds.append(place)
+                rates[place] = _smallest(
+                    rates[place],
+                    lambda rate: with_rate(rate) <= 1.1 * best + margin,
+                )
+        return bounds
 
 
 def _fewer(table: Table) -> list[tuple[Row, float]]:

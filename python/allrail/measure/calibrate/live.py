@@ -7,6 +7,7 @@ of a few such means, and of ranks the slowest counts.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -215,8 +216,6 @@ def ranks_inside() -> int:
 
     By what ranks call their machine, whoever started them.
     """
-    import socket
-
     told: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(told, socket.gethostname())
     count = told.count(told[0])

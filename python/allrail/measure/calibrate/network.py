@@ -20,7 +20,6 @@ its steps. A scenario with `algorithms: auto` switches where they do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,60 +31,18 @@ from allrail.base.units import show_count
 from allrail.measure.calibrate.agree import unexplained
 from allrail.measure.calibrate.fit import Fit, fit
 from allrail.measure.calibrate.fitting import Found, fitted
-from allrail.measure.calibrate.joint import Joint
+from allrail.measure.calibrate.judged import Judged, error_within, judged_tables, rows_error
 from allrail.measure.calibrate.levels import Levels
-from allrail.measure.calibrate.predict import OPERATIONS, Own, default_us, predict_us, run
-from allrail.measure.calibrate.ran import AS_RINGS, DEFAULT, RINGS, STAGES, library_of
-from allrail.measure.calibrate.shape import LARGE
-from allrail.measure.calibrate.switching import best_rows, by_algorithm, fastest
+from allrail.measure.calibrate.predict import Own, predict_us
+from allrail.measure.calibrate.ran import AS_RINGS, DEFAULT, STAGES
+from allrail.measure.calibrate.switching import best_rows, by_algorithm, switching_dimension
 from allrail.measure.calibrate.table import AROUND, Row, Table
+from allrail.measure.calibrate.untold import BY_STAGES, disagreements, elsewhere
+from allrail.measure.calibrate.written import dimension_trees, library_tree, own_of
 
-_STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
-_BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
-_BY_STAGES = OPERATIONS[:3]
-"""Collectives of which tables of one tell the others."""
-_SIZES = 6
-"""Of a table, where other collectives are compared."""
 _ALONE = 0.1
 """Of fewer than four rows, what predictions may be off by: a row alone tells no noise. Chosen with
 the four rows that users posted of 1 to 4 p4d machines in view."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A table beside the written fabric.
-
-    Attributes:
-        table: As it was read.
-        part: How many of its ranks differ on each dimension.
-        fit: Of its rows.
-        simulated_us: By size, under the default schedule; of what it has not, the library's.
-        library_us: By size, what the library's own algorithms take; empty where the tables do not
-            show them.
-    """
-
-    table: Table
-    part: tuple[int, ...]
-    fit: Fit
-    simulated_us: dict[int, float]
-    library_us: dict[int, float]
-
-    @property
-    def off(self) -> list[float]:
-        """How far each row is from what is simulated, by size."""
-        return [abs(self.simulated_us[row.bytes] / row.time_us - 1) for row in self.table.rows]
-
-    @property
-    def large(self) -> float:
-        """The time of large sizes, as the tables show it, over the measured one: the median."""
-        told = self.library_us or self.simulated_us
-        rows = [row for row in self.table.rows[-3:] if row.bytes * LARGE >= self.largest]
-        return median(told[row.bytes] / row.time_us for row in rows)
-
-    @property
-    def largest(self) -> int:
-        """Its largest size, bytes."""
-        return self.table.rows[-1].bytes
 
 
 @dataclass(frozen=True)
@@ -124,7 +81,7 @@ class Calibrated:
     @property
     def rows_error(self) -> float:
         """What nine of ten rows are within under the default schedule."""
-        return _rows_error(self.judged)
+        return rows_error(self.judged)
 
     @property
     def simulated_us(self) -> dict[int, float]:
@@ -158,75 +115,37 @@ def calibrate(
     """
     given = [_known(table) for table in tables]
     ordered = sorted(given, key=lambda table: (table.ranks or 0, -(table.hosts or 1)))
-    unknown: list[str] = []
-    own: Own | None = None
-    nearly: list[Found] = []
     if algorithms:
-        # In the order in which they are named.
-        dimensions = [_switching(by_algorithm(given, algorithms))]
-        last = best_rows(ordered)
-        levels, ran, ordered = (
-            Levels((last.ranks or 0,), ((last.ranks or 0,),), None),
-            DEFAULT,
-            [last],
-        )
+        basis = _by_algorithm(ordered, switching_dimension(by_algorithm(given, algorithms)))
     else:
-        found, theirs = fitted(ordered, nic)
-        levels, ran = found.levels, found.ran
-        dimensions = _dimensions(levels, found.joint, ran)
-        own = None if theirs is None else _own(theirs)
-        # Where the library's own are kept, predictions are theirs, and the simulator's beside them.
-        nearly = [found, *found.near] if own is not None else list(found.near)
-        last = ordered[-1]
-        unknown += _not_told(ordered, found, theirs)
-    judged = _judged(ordered, levels, dimensions, own)
-    if own is not None and ran not in STAGES:
+        basis = _by_fit(ordered, nic)
+    own, judged = basis.own, judged_tables(basis.tables, basis.levels, basis.dimensions, basis.own)
+    if basis.shows_library:
         # The library's steps may be more like those of rings than of the usual algorithms.
-        rings = [{**one, **AS_RINGS} for one in dimensions]
-        other = _judged(ordered, levels, rings, own)
-        if _rows_error(other) < _rows_error(judged):
-            dimensions, judged = rings, other
+        rings = [{**one, **AS_RINGS} for one in basis.dimensions]
+        other = judged_tables(basis.tables, basis.levels, rings, own)
+        if rows_error(other) < rows_error(judged):
+            basis, judged = replace(basis, dimensions=rings), other
+    last = basis.tables[-1]
     made = fit(last.rows)
-    off = [one for each in judged for one in each.off]
+    unknown = [*made.unknown, *basis.unknown]
     if not algorithms:
         unknown += unexplained(ordered, [each.large for each in judged])
-    large = median([one for each in judged for one in each.off[len(each.off) // 2 :]])
-    if levels.between is None and len(dimensions) == 1 and _several(last):
+    if basis.levels.between is None and len(basis.dimensions) == 1 and _several(last):
         unknown.append(
             "what is within a machine and what between: one dimension stands for both; add a table"
             " of one machine"
         )
+    off = [one for each in judged for one in each.off]
     tool = [
         abs((each.library_us or each.simulated_us)[row.bytes] / row.time_us - 1)
         for each in judged
         for row in each.table.rows
     ]
-    rows = sum(len(table.rows) for table in ordered)
-    ranks = ", ".join(str(table.ranks) for table in ordered)
-    about = (
-        f"Measured: {last.collective} over {ranks} ranks, {show_count(rows, 'row')}."
-        f" Under the default schedule, half of the rows are within {100 * median(off):.0f} %,"
-        f" nine of ten within {100 * _rows_error(judged):.0f} %."
-    )
-    if ran not in STAGES:
-        about += f" The tables show {ran}, whose rates these are."
-    error = _rows_error(judged)
-    if own is not None and ran not in STAGES and last.collective in _BY_STAGES:
-        error = max(error, _error(_elsewhere(own, judged, dimensions)))
-    fabric = {
-        "schema_version": 1,
-        "name": "measured",
-        "about": about,
-        "calibrated": True,
-        "error": error,
-        "sources": {
-            "dimensions": ", ".join(dict.fromkeys(Path(table.source).name for table in ordered))
-        },
-        "dimensions": dimensions,
-    }
-    within = max(_error(tool), _ALONE if rows < 4 else 0.0)
-    library = fabric["library"] = _library(own, judged, within)
-    if near := _disagree(fabric, judged, levels, nearly, own):
+    fabric = _fabric(basis, judged, median(off))
+    within = max(error_within(tool), _ALONE if len(off) < 4 else 0.0)
+    library = fabric["library"] = library_tree(own, judged, within)
+    if near := disagreements(fabric, judged, basis.levels, basis.nearly, own):
         library.update(error=max(within, *near), tables_error=within)
     return Calibrated(
         fabric,
@@ -234,167 +153,96 @@ def calibrate(
         made,
         judged,
         median(off),
-        large,
-        ran,
-        _error(tool),
+        median([one for each in judged for one in each.off[len(each.off) // 2 :]]),
+        basis.ran,
+        error_within(tool),
         own,
         held_out(last, 1),
         held_out(last, 2),
-        (*made.unknown, *unknown),
+        tuple(unknown),
     )
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What the tables say, before it is judged.
+
+    Attributes:
+        tables: What is judged.
+        levels: On which dimensions each lies.
+        dimensions: As a fabric file has them.
+        ran: As of `Calibrated`.
+        own: As of `Calibrated`.
+        nearly: Other explanations that are nearly as good.
+        unknown: What the tables cannot tell.
+    """
+
+    tables: Sequence[Table]
+    levels: Levels
+    dimensions: list[dict[str, Any]]
+    ran: str = DEFAULT
+    own: Own | None = None
+    nearly: Sequence[Found] = ()
+    unknown: Sequence[str] = ()
+
+    @property
+    def shows_library(self) -> bool:
+        """Whether the tables show the library's own algorithms."""
+        return self.own is not None and self.ran not in STAGES
+
+
+def _by_algorithm(tables: Sequence[Table], dimension: dict[str, Any]) -> _Basis:
+    """What tables of several algorithms over the same ranks say."""
+    last = best_rows(tables)
+    ranks = (last.ranks or 0,)
+    return _Basis([last], Levels(ranks, (ranks,), None), [dimension])
+
+
+def _by_fit(tables: Sequence[Table], nic: float | None) -> _Basis:
+    """What tables say that are fitted at once."""
+    found, theirs = fitted(tables, nic)
+    own = None if theirs is None else own_of(theirs)
+    return _Basis(
+        tables,
+        found.levels,
+        dimension_trees(found.levels, found.joint, found.ran),
+        found.ran,
+        own,
+        # Where the library's own are kept, predictions are theirs, and the simulator's beside them.
+        [found, *found.near] if own is not None else list(found.near),
+        _not_told(tables, found, theirs),
+    )
+
+
+def _fabric(basis: _Basis, judged: Sequence[Judged], half: float) -> dict[str, Any]:
+    """The fabric file; `half`: what half of the rows are within."""
+    last, tables = basis.tables[-1], basis.tables
+    error = rows_error(judged)
+    about = (
+        f"Measured: {last.collective} over {', '.join(str(table.ranks) for table in tables)} ranks,"
+        f" {show_count(sum(len(table.rows) for table in tables), 'row')}."
+        f" Under the default schedule, half of the rows are within {100 * half:.0f} %,"
+        f" nine of ten within {100 * error:.0f} %."
+    )
+    if basis.ran not in STAGES:
+        about += f" The tables show {basis.ran}, whose rates these are."
+    if basis.own is not None and basis.shows_library and last.collective in BY_STAGES:
+        error = max(error, error_within(elsewhere(basis.own, judged, basis.dimensions)))
+    sources = ", ".join(dict.fromkeys(Path(table.source).name for table in tables))
+    return {
+        "schema_version": 1,
+        "name": "measured",
+        "about": about,
+        "calibrated": True,
+        "error": error,
+        "sources": {"dimensions": sources},
+        "dimensions": basis.dimensions,
+    }
 
 
 def _several(table: Table) -> bool:
     """Whether a table may be of several machines."""
     return (table.hosts or (1 if (table.ranks or 0) <= 8 else 2)) > 1
-
-
-def _dimensions(levels: Levels, joint: Joint, ran: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "kind": "switch",
-            "size": size,
-            "bandwidth": f"{_plain(rate / 1e3, 6)} GB/s",
-            "latency": f"{_plain(us, 4)} us",
-            **(AS_RINGS if ran == RINGS else {}),
-        }
-        for size, rate, us in zip(levels.sizes, joint.rates, joint.latencies, strict=True)
-    ]
-
-
-def _plain(value: float, digits: int) -> str:
-    """Significant digits without an exponent, as quantities are written."""
-    return f"{float(f'{value:.{digits}g}'):.9f}".rstrip("0").rstrip(".")
-
-
-def _judged(
-    tables: Sequence[Table], levels: Levels, dimensions: list[dict[str, Any]], own: Own | None
-) -> tuple[Judged, ...]:
-    return tuple(
-        _judge(table, part, dimensions, own)
-        for table, part in zip(tables, levels.parts, strict=True)
-    )
-
-
-def _rows_error(judged: Sequence[Judged]) -> float:
-    return _error([one for each in judged for one in each.off])
-
-
-def _judge(
-    table: Table, part: Sequence[int], dimensions: list[dict[str, Any]], own: Own | None
-) -> Judged:
-    """Simulate every row on the fabric as it is written."""
-    name, theirs = str(table.collective), {}
-    if own is not None:
-        theirs = {row.bytes: own.time_us(name, part, row.bytes) for row in table.rows}
-    simulated = theirs
-    if name in (*OPERATIONS, "broadcast"):
-        simulated = {row.bytes: default_us(name, part, dimensions, row.bytes) for row in table.rows}
-    return Judged(table, tuple(part), fit(table.rows), simulated, theirs)
-
-
-def _elsewhere(own: Own, judged: Sequence[Judged], dimensions: list[dict[str, Any]]) -> list[float]:
-    """How far the default schedule is from the library's own, of collectives without a table."""
-    measured = {str(each.table.collective) for each in judged}
-    found = []
-    for each in judged:
-        rows = each.table.rows
-        sizes = [row.bytes for row in rows[:: math.ceil(len(rows) / _SIZES)]]
-        for name in _BY_STAGES:
-            if name not in measured:
-                found += [
-                    abs(
-                        default_us(name, each.part, dimensions, size)
-                        / own.time_us(name, each.part, size)
-                        - 1
-                    )
-                    for size in sizes
-                ]
-    return found
-
-
-def _own(found: Found) -> Own:
-    joint, levels = found.joint, found.levels
-    return Own(joint.rates, joint.latencies, levels.between, library_of(found.ran))
-
-
-def _library(own: Own | None, judged: Sequence[Judged], error: float) -> dict[str, Any]:
-    """As a fabric file has it."""
-    tree: dict[str, Any] = {"error": error}
-    if own is not None:
-        tree |= {
-            "algorithms": list(own.algorithms),
-            "between": own.between,
-            "dimensions": [
-                {"bandwidth": f"{_plain(rate / 1e3, 6)} GB/s", "latency": f"{_plain(us, 4)} us"}
-                for rate, us in zip(own.rates, own.latencies, strict=True)
-            ],
-        }
-    tree["tables"] = [
-        {
-            "collective": each.table.collective,
-            "part": list(each.part),
-            "pieces": [
-                {
-                    "first": f"{piece.first} B",
-                    "last": f"{piece.last} B",
-                    "fixed_us": float(f"{piece.fixed_us:.6g}"),
-                    "us_per_byte": float(f"{piece.us_per_byte:.6g}"),
-                }
-                for piece in each.fit.pieces
-            ],
-        }
-        for each in judged
-    ]
-    return tree
-
-
-def _disagree(
-    fabric: dict[str, Any],
-    judged: Sequence[Judged],
-    levels: Levels,
-    nearly: Sequence[Found],
-    own: Own | None,
-) -> list[float]:
-    """How far explanations that are nearly as good differ: nine of ten sizes of each prediction.
-
-    Predictions are of collectives without a table, on every table's ranks and on half of them.
-    """
-    measured = {(str(each.table.collective), each.part) for each in judged}
-    if any(name not in _BY_STAGES for name, _ in measured):
-        return []
-    asked: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for each in judged:
-        rows = each.table.rows
-        sizes = [row.bytes for row in rows[:: math.ceil(len(rows) / _SIZES)]]
-        for part in (each.part, _halved(each.part)):
-            for name in _BY_STAGES:
-                if math.prod(part) > 1 and (name, part) not in measured:
-                    asked[name, part] = sizes
-    found = []
-    for one in nearly:
-        other = _own(one) if one.ran not in STAGES else None
-        if other == own:
-            continue
-        tree = {
-            "dimensions": _dimensions(levels, one.joint, one.ran),
-            "library": _library(other, judged, 0.0),
-        }
-        for (name, part), sizes in asked.items():
-            ratios = [
-                predict_us(tree, name, part, size) / predict_us(fabric, name, part, size)
-                for size in sizes
-            ]
-            # Either may be what runs.
-            found.append(_error([max(one, 1 / one) - 1 for one in ratios]))
-    return found
-
-
-def _halved(part: tuple[int, ...]) -> tuple[int, ...]:
-    """Half as many of the outermost, or as many where that is odd."""
-    place = max(place for place, one in enumerate(part) if one > 1)
-    half = part[place] // 2 if part[place] % 2 == 0 else part[place]
-    return (*part[:place], half, *part[place + 1 :])
 
 
 def _not_told(tables: Sequence[Table], found: Found, own: Found | None) -> list[str]:
@@ -418,13 +266,6 @@ def _not_told(tables: Sequence[Table], found: Found, own: Found | None) -> list[
             " of another number of machines tells which was run"
         )
     return told
-
-
-def _error(off: Sequence[float]) -> float:
-    """What nine of ten are within, rounded up to two digits; a thousandth at least."""
-    found = max(0.001, sorted(off)[math.ceil(0.9 * len(off)) - 1])
-    digit = 10.0 ** (math.floor(math.log10(found)) - 1)
-    return float(f"{math.ceil(found / digit - 1e-9) * digit:.2g}")
 
 
 def held_out(table: Table, which: int) -> float | None:
@@ -462,35 +303,3 @@ def _known(table: Table) -> Table:
         sorted(each, key=lambda row: row.time_us)[len(each) // 2] for _, each in sorted(by.items())
     )
     return replace(table, rows=rows)
-
-
-def _switching(named: dict[str, Table]) -> dict[str, Any]:
-    """The dimension of tables of several algorithms over the same ranks."""
-    fits = {name: fit(table.rows) for name, table in named.items()}
-    points = fastest(fits)
-    table = next(iter(named.values()))
-    operation, size = str(table.collective), table.ranks or 0
-
-    def alone(probe: dict[str, str], name: str, of: int) -> float:
-        return run(operation, [{**probe, "size": size}], of, algorithms=[name])
-
-    (_, first), (_, last) = points[0], points[-1]
-    smallest, largest = named[first].rows[0].bytes, named[last].rows[-1].bytes
-    left = fits[last].time_us(largest) - fits[last].pieces[-1].fixed_us
-    if left <= 0:
-        raise InputError(
-            "its largest size takes no longer than any other: its rate cannot be told",
-            source=named[last].source,
-            hint="measure larger sizes too, up to hundreds of megabytes",
-        )
-    # What takes 1 us at 1 GB/s is 1,000 bytes.
-    rate = alone(_BYTES, last, largest) * 1e9 / left
-    sent = alone(_BYTES, first, smallest) * 1e9 / rate
-    fixed = max(0.0, fits[first].time_us(smallest) - sent)
-    return {
-        "kind": "switch",
-        "size": size,
-        "bandwidth": f"{_plain(rate / 1e9, 6)} GB/s",
-        "latency": f"{_plain(fixed / alone(_STEPS, first, 1), 4)} us",
-        "fastest": {operation: [{"from": f"{at} B", "algorithm": name} for at, name in points]},
-    }

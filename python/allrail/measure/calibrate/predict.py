@@ -14,18 +14,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allrail import _core
 from allrail.measure.calibrate import library
 from allrail.measure.calibrate.fit import Fit, Piece
 from allrail.scenario import load_scenario
 from allrail.scenario.algorithms import AUTO
+from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import parse_quantity
 from allrail.simulation.api import simulate
-
-if TYPE_CHECKING:
-    from allrail.scenario.fabric import Fabric
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives of nccl-tests that the simulator has, as nccl-tests run them."""

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from allrail.base.errors import InputError, did_you_mean
-from allrail.measure.calibrate.fit import Fit
+from allrail.measure.calibrate.fit import Fit, fit
+from allrail.measure.calibrate.predict import run
 from allrail.measure.calibrate.table import Row, Table
+from allrail.measure.calibrate.written import plain
 from allrail.scenario.fields import names as algorithms
+
+_STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
+_BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
 
 
 def by_algorithm(tables: Sequence[Table], names: Sequence[str]) -> dict[str, Table]:
@@ -105,3 +111,35 @@ def fastest(fits: Mapping[str, Fit]) -> list[tuple[int, str]]:
                 at = middle
         found.append((until, name))
     return found
+
+
+def switching_dimension(named: dict[str, Table]) -> dict[str, Any]:
+    """Return the dimension of tables of several algorithms over the same ranks."""
+    fits = {name: fit(table.rows) for name, table in named.items()}
+    points = fastest(fits)
+    table = next(iter(named.values()))
+    operation, size = str(table.collective), table.ranks or 0
+
+    def alone(probe: dict[str, str], name: str, of: int) -> float:
+        return run(operation, [{**probe, "size": size}], of, algorithms=[name])
+
+    (_, first), (_, last) = points[0], points[-1]
+    smallest, largest = named[first].rows[0].bytes, named[last].rows[-1].bytes
+    left = fits[last].time_us(largest) - fits[last].pieces[-1].fixed_us
+    if left <= 0:
+        raise InputError(
+            "its largest size takes no longer than any other: its rate cannot be told",
+            source=named[last].source,
+            hint="measure larger sizes too, up to hundreds of megabytes",
+        )
+    # What takes 1 us at 1 GB/s is 1,000 bytes.
+    rate = alone(_BYTES, last, largest) * 1e9 / left
+    sent = alone(_BYTES, first, smallest) * 1e9 / rate
+    fixed = max(0.0, fits[first].time_us(smallest) - sent)
+    return {
+        "kind": "switch",
+        "size": size,
+        "bandwidth": f"{plain(rate / 1e9, 6)} GB/s",
+        "latency": f"{plain(fixed / alone(_STEPS, first, 1), 4)} us",
+        "fastest": {operation: [{"from": f"{at} B", "algorithm": name} for at, name in points]},
+    }

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from allrail.base.errors import InputError
 from allrail.measure.calibrate.nccl.cluster import cluster_of
 from allrail.measure.calibrate.nccl.model import COLLECTIVES, fastest, ways
 from allrail.measure.calibrate.predict import predict_us, tree_of
+from allrail.scenario import Scenario
 from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.fields import parse_quantity
-
-if TYPE_CHECKING:
-    from allrail.scenario import Scenario
 
 _NVLINK = (150.0, 300.0, 450.0, 900.0)
 """GB/s a GPU and direction: Volta to Blackwell (datasheets)."""
