@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
-from collections.abc import Callable
 
 from allrail.base.errors import TrainingError
 from allrail.runtime.agreement import Patience
 from allrail.runtime.nodes import Memory
+from allrail.runtime.over import Over
 
 ANY = -1
 """A tag, or a rank, that is none in particular."""
 
 
-class Message:
+class Message(Over):
     """A message, on either side.
 
     Args:
@@ -37,6 +36,7 @@ class Message:
         patience: Patience | None = None,
         dtype: str = "",
     ) -> None:
+        super().__init__()
         self.dtype = dtype
         self._about = about
         self._patience = patience or Patience()
@@ -45,10 +45,7 @@ class Message:
         self.memory = memory
         self.tag = tag
         self.source = source
-        self._over = threading.Event()
         self._error: Exception | None = None
-        self._lock = threading.Lock()
-        self._told: list[Callable[[], None]] = []
 
     def wait(self, timeout: float) -> bool:
         """Wait, up to a number of seconds; return whether it is over, and raise if it failed."""
@@ -81,18 +78,7 @@ class Message:
         ends = f"it fails after {self._patience.stalled:.0f} s"
         warnings.warn(f"{late}; {ends}", RuntimeWarning, stacklevel=4)
 
-    def when_over(self, told: Callable[[], None]) -> None:
-        """Have something called, at once if it is over."""
-        with self._lock:
-            if not self._over.is_set():
-                self._told.append(told)
-                return
-        told()
-
     def end(self, error: Exception | None = None) -> None:
         """It is over."""
         self._error = error
-        with self._lock:
-            self._over.set()
-        for told in self._told:
-            told()
+        self.tell_over()

@@ -208,6 +208,20 @@ class Memory(NamedTuple):
     dtype: str
 
 
+SUMMED = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+)
+"""Types whose elements a node sums."""
+
+
 class Asked(NamedTuple):
     """What a caller has asked for, where it is carried out as something else.
 

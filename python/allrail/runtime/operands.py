@@ -8,20 +8,9 @@ from typing import Any, Literal
 from allrail.base.arguments import Kind, check
 from allrail.base.errors import InputError, did_you_mean, show
 from allrail.runtime.arrays import view_of
-from allrail.runtime.nodes import Asked, Memory
+from allrail.runtime.nodes import SUMMED, Asked, Memory
 from allrail.runtime.view import COMBINED, View
 
-SUMMED = (
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-)
 Op = Literal["sum", "average", "max", "min", "product"]
 OPS = ("sum", "average", *COMBINED)
 

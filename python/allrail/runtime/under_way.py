@@ -14,7 +14,7 @@ from allrail.base.errors import InputError, TrainingError, show
 from allrail.runtime.handle import Handle
 from allrail.runtime.message import Message
 from allrail.runtime.nodes import Asked, Calls, Memory
-from allrail.runtime.operands import NAME, NUMBER, moved
+from allrail.runtime.operands import NAME, NUMBER
 from allrail.runtime.uneven import Uneven
 
 _NAMES = 1024
@@ -111,7 +111,7 @@ class UnderWay:
             )
 
         place = (self._rank, self._ranks)
-        gather = Uneven(self._calls, begin, moved, array, name=name, base=base, place=place)
+        gather = Uneven(self._calls, begin, array, name=name, base=base, place=place)
         with self._counting:
             self._gathers = [one for one in self._gathers if one.thread.is_alive()] + [gather]
         return self.watch(gather, name or f"uneven all_gather {number}", gather.finish)

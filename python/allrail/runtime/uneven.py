@@ -21,6 +21,8 @@ import numpy as np
 from allrail.base.errors import InputError
 from allrail.runtime.arrays import made_like, view_of
 from allrail.runtime.nodes import Asked, Calls, Memory
+from allrail.runtime.operands import moved
+from allrail.runtime.over import Over
 from allrail.runtime.view import View
 
 
@@ -33,10 +35,7 @@ class Begin(Protocol):
         """Begin one."""
 
 
-Moved = Callable[[View], Memory]
-
-
-class Uneven:
+class Uneven(Over):
     """One all-gather of arrays of different lengths, under way.
 
     Its own thread waits for the sizes, since nobody else may be waiting.
@@ -44,7 +43,6 @@ class Uneven:
     Args:
         calls: What carries operations.
         begin: How one begins.
-        moved: How a view is exchanged.
         array: This rank's; it stays as it is.
         name: What the first operation is called on all ranks; None where it has its place.
         base: What the others' names begin with, alike on all ranks and of no other operation.
@@ -58,14 +56,14 @@ class Uneven:
         self,
         calls: Calls,
         begin: Begin,
-        moved: Moved,
         array: Any,
         *,
         name: str | None,
         base: str,
         place: tuple[int, int],
     ) -> None:
-        self._calls, self._begin, self._moved = calls, begin, moved
+        super().__init__()
+        self._calls, self._begin = calls, begin
         self._array, self._view, self._base = array, view_of(array), base
         self._rank, self._ranks = place
         self._said = np.zeros((self._ranks, 2), np.int64)
@@ -76,9 +74,6 @@ class Uneven:
         self._finish: Callable[[], Any] = lambda: None
         self._error: Exception | None = None
         self._begun = threading.Event()
-        self._lock = threading.Lock()
-        self._over = False
-        self._told: list[Callable[[], None]] = []
         self.thread = threading.Thread(target=self._run, name="allrail all_gather", daemon=True)
         self.thread.start()
 
@@ -97,14 +92,6 @@ class Uneven:
         """Return the result; once it is over."""
         return self._finish()
 
-    def when_over(self, told: Callable[[], None]) -> None:
-        """Have `told` called when nothing of it is under way any more, from any thread."""
-        with self._lock:
-            if not self._over:
-                self._told.append(told)
-                return
-        told()
-
     def _run(self) -> None:
         try:
             self._finish_all([self._sizes])
@@ -114,10 +101,7 @@ class Uneven:
         except Exception as error:  # noqa: BLE001 - handed on to whoever waits
             self._error = error
         self._begun.set()
-        with self._lock:
-            self._over = True
-        for told in self._told:
-            told()
+        self.tell_over()
 
     def _finish_all(self, tickets: list[int]) -> None:
         for ticket in tickets:
@@ -134,7 +118,7 @@ class Uneven:
         if mine:
             every.copy_from(self._view, at=starts[self._rank] * row, nbytes=mine)
         if len(set(counts)) == 1:
-            self._tickets.append(self._begin("all_gather", self._moved(every), 0, self._base))
+            self._tickets.append(self._begin("all_gather", moved(every), 0, self._base))
             return
         for root, (start, count) in enumerate(zip(starts, counts, strict=True)):
             if count * row:
@@ -145,7 +129,7 @@ class Uneven:
                     keeps=(every.keeps, self._finish),
                 )
                 name = f"{self._base} {root}"
-                self._tickets.append(self._begin("broadcast", self._moved(part), root, name))
+                self._tickets.append(self._begin("broadcast", moved(part), root, name))
 
     def _check_rows(self) -> None:
         """All ranks see the same, and refuse it alike."""

@@ -14,7 +14,6 @@ none is faster than `plain` by `MARGIN`, `plain`. What a change of ways means: `
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from statistics import median
 
@@ -105,9 +104,7 @@ class Auto(Timed):
         if self._left:
             return self._begin(self._left.pop(0))
         best = fastest(self._times)
-        self.said = _said(best, self._times, agreement.ranks)
-        if agreement.rank == 0:
-            print(f"allrail: {self.said}", file=sys.stderr)  # noqa: T201 - asked for by `auto`
+        self._say(_said(best, self._times, agreement.ranks))
         return None if best == name else self._begin(self._ways[best])
 
 

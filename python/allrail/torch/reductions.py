@@ -10,21 +10,12 @@ import torch
 import torch.distributed as dist
 
 from allrail.base.errors import InputError
+from allrail.runtime import nodes
 from allrail.torch.memory import name_of
 
 Op = dist.ReduceOp
 SUM = Op.SUM
-SUMMED = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.uint8,
-)
+SUMMED = tuple(getattr(torch, name) for name in nodes.SUMMED)
 _PAIRWISE: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     Op.SUM: torch.add,
     Op.AVG: torch.add,

@@ -22,7 +22,6 @@ bandwidth plans the same again.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 
 from allrail.torch.scheduled import Scheduled
@@ -74,10 +73,7 @@ class Replan(Switch):
         self._before += self._rounds
         self._rounds = 0
         self._plan_with(self._speeds.planned)
-        line = _said(changed, self._before)
-        self.said = f"{self.said}; {line}" if self.said else line
-        if self._agreement.rank == 0:
-            print(f"allrail: {line}", file=sys.stderr)  # noqa: T201 - asked for by `replan`
+        self._say(_said(changed, self._before))
         return self._begin(self._way)
 
 

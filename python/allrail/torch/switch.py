@@ -7,6 +7,7 @@ decides when, and for what, is a `Switch`: `auto.Auto`, `tune.Tune`, `replan.Rep
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,6 +82,12 @@ class Switch:
     def other(self) -> Scheduled | None:
         """A forward pass begins: return what is now in the place of the one that asks, if any."""
         raise NotImplementedError
+
+    def _say(self, line: str) -> None:
+        """Keep what came of it; rank 0 prints it, as whoever asks for a switch wants to know."""
+        self.said = f"{self.said}; {line}" if self.said else line
+        if self._agreement.rank == 0:
+            print(f"allrail: {line}", file=sys.stderr)  # noqa: T201
 
     def _begin(self, way: Way) -> Scheduled:
         before = self._now if self.goes_on else None

@@ -9,7 +9,6 @@ at the same step; parameters are those of any one setting.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,9 +70,7 @@ class Tune(Timed):
         self._tried += 1
         told = self._trials.on(f"trial {self._tried}", typical(steps), self._decide)
         if told["over"]:
-            self.said = _said(told, self._tried)
-            if self._trials.rank == 0:
-                print(f"allrail: {self.said}", file=sys.stderr)  # noqa: T201 - asked for by `tune`
+            self._say(_said(told, self._tried))
         if told["sets"] == self._sets:
             return None if told["over"] else self._begin(self._way)
         self._sets = told["sets"]
