@@ -41,12 +41,16 @@ STUDY = {
 
 HELD_UP = """
 import time
+from pathlib import Path
 from allrail.cli.main import main
 from allrail.cli.progress import Progress
-Progress.__call__ = lambda self, done, total: time.sleep(10**6) if done >= 20 else None
+def hold(self, done, total):
+    if Path("study/sweep.jsonl").read_bytes().count(b"\\n") >= 20:
+        time.sleep(10**6)
+Progress.__call__ = hold
 main()
 """
-"""A command that goes no further once 20 points are written, however fast the machine is."""
+"""A command that goes no further once 20 lines are written, however fast the machine is."""
 
 
 def study(axes, **more):
