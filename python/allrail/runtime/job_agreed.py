@@ -22,7 +22,7 @@ def job_of_all(
     Args:
         job: As of `find_job`.
         agreement: Among all ranks.
-        more: What else must be alike on all ranks.
+        more: What else must be the same on all ranks.
 
     Raises:
         InputError: One cannot read it, or ranks differ; it is raised on all of them.

@@ -96,8 +96,8 @@ class UnderWay:
             priority: As of `begin`.
         """
         self._check(name, priority)
-        # The operations that follow have names that all ranks make alike: of calls of one name,
-        # and of those without, each rank makes the first first.
+        # The operations that follow have the same names on all ranks: of calls of one name, and of
+        # those without, each rank makes the first first.
         with self._counting:
             number = self._uneven[name]
             self._uneven[name] = (number + 1) % _NAMES

@@ -52,7 +52,7 @@ class View:
         return Memory(held, "uint8" if in_bytes else self.dtype)
 
     def copy_from(self, other: View, *, at: int = 0, start: int = 0, nbytes: int) -> None:
-        """Copy so many bytes, from byte `start` of another to byte `at` of this one."""
+        """Copy `nbytes` bytes, from byte `start` of another to byte `at` of this one."""
         ctypes.memmove(self.pointer + at, other.pointer + start, nbytes)
 
     def divide(self, by: int) -> None:
