@@ -8,7 +8,7 @@ use allrail_formats::chakra::Ranks;
 use allrail_formats::{self as formats, convert};
 use allrail_simulate::SimulateError;
 use allrail_simulate::error::Report;
-use allrail_simulate::training::outcome::export::export;
+use allrail_simulate::training::export;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The driver of collectives: issues each at its time, and runs the world until all are over.
 //!
-//! What happens in between is the executors' ([`crate::executors`]).
+//! What happens in between is the executors' (`executors`).
 
 use std::ops::ControlFlow;
 use std::rc::Rc;

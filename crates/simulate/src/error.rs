@@ -7,6 +7,7 @@ use allrail_schedule::ScheduleError;
 
 /// A mistake of the user's, or a simulation that cannot go on.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimulateError {
     /// In the fabric.
     #[error(transparent)]

@@ -4,7 +4,7 @@
 //! - `outcome`: [`simulate`](simulate()) takes a scenario of any kind. [`collectives`], [`training`] and [`traffic`] are
 //!   the kinds.
 //! - [`coordination`]: all coordinators of a job in virtual time.
-//! - [`executors`]: the executors of all ranks, over a world.
+//! - `executors`: the executors of all ranks, over a world.
 //! - [`driver`]: issues collectives at their times, and runs the world until all are over.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
@@ -15,7 +15,7 @@
 //!   its settings.
 //! - [`training`]: all of that for training steps.
 //! - `cut_bound`: the lower bound of collectives on a network that is no product of dimensions.
-//! - [`plan_file`]: plans in a file, checked against a scenario.
+//! - `plan_file`: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
 //! - [`traffic`]: all of that for traffic on graph fabrics.
@@ -27,7 +27,7 @@ pub mod coordination;
 mod cut_bound;
 pub mod driver;
 pub mod error;
-pub mod executors;
+mod executors;
 mod finalists;
 mod judge;
 pub mod keys;
@@ -35,7 +35,7 @@ pub mod lowering;
 mod on_graph;
 mod order_in_world;
 mod outcome;
-pub mod plan_file;
+mod plan_file;
 pub mod prove;
 mod read;
 pub mod result;

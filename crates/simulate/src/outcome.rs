@@ -22,6 +22,7 @@ pub struct Options<'a> {
 /// What a simulation came to.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Of collectives.
     Collectives(Box<SimulationResult>),

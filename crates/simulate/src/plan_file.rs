@@ -59,7 +59,10 @@ impl PlanFile {
     ///
     /// # Errors
     /// As [`Self::check_for`].
-    pub fn for_scenario(&self, scenario: &CollectiveScenario) -> Result<Self, SimulateError> {
+    pub(crate) fn for_scenario(
+        &self,
+        scenario: &CollectiveScenario,
+    ) -> Result<Self, SimulateError> {
         self.check_for(scenario)?;
         let plans = self.plans.iter().zip(&scenario.job);
         let plans = plans.map(|(plan, collective)| plan.for_size(collective.size));

@@ -11,10 +11,10 @@
 //! change no job's paths. A path that leaves the job's boards is an error, not a slower job.
 //!
 //! - [`loads`]: what messages put on links.
-//! - [`work`]: what a job runs, as messages.
-//! - [`steady`]: what each job gets in the long run, by max-min fair sharing between jobs.
+//! - `work`: what a job runs, as messages.
+//! - `steady`: what each job gets in the long run, by max-min fair sharing between jobs.
 //! - [`events`]: the same, message by message in any world.
-//! - [`report`]: what `allrail place --run` asks and is told.
+//! - `report`: what `allrail place --run` asks and is told.
 //!
 //! ```
 //! use allrail_jobs::placement::Placed;
@@ -28,9 +28,9 @@
 
 pub mod events;
 pub mod loads;
-pub mod report;
-pub mod steady;
-pub mod work;
+mod report;
+mod steady;
+mod work;
 
 pub use report::place;
 pub use steady::{JobShare, Shares, shares};

@@ -76,13 +76,13 @@ impl Latency {
 
     /// The bytes of the longest vote.
     #[must_use]
-    pub fn vote_bytes(&self, slots: usize) -> u64 {
+    pub(crate) fn vote_bytes(&self, slots: usize) -> u64 {
         HEADER + 2 * (slots as u64).div_ceil(64) * 8
     }
 
     /// How long a message of so many bytes keeps its sender busy.
     #[must_use]
-    pub fn leaving(&self, bytes: u64) -> Time {
+    pub(crate) fn leaving(&self, bytes: u64) -> Time {
         self.send + self.bandwidth.time_for(Bytes::new(bytes)).unwrap_or(Time::ZERO)
     }
 
@@ -90,7 +90,7 @@ impl Latency {
     /// first; an answer is passed on first, as broadcasts are.
     #[inline]
     #[must_use]
-    pub fn arriving(&self, payload: &Payload) -> (Time, Time) {
+    pub(crate) fn arriving(&self, payload: &Payload) -> (Time, Time) {
         let entries = || self.entry.checked_mul(payload.entries()).unwrap_or(Time::ZERO);
         match payload {
             Payload::Vote(_) | Payload::Verdict(_) => (self.receive, Time::ZERO),

@@ -1,26 +1,26 @@
 //! Coordination in virtual time: which tensors are ready on all ranks, as the coordinators of
 //! [`allrail_coordinate`] find out.
 //!
-//! - [`control_plane`]: all coordinators of a job, with the costs of messages and with faults. `advance`: time goes
+//! - `control_plane`: all coordinators of a job, with the costs of messages and with faults. `advance`: time goes
 //!   on; `between`: cycles that change nothing; `run_wave`: cycles without a calendar.
-//! - [`reports`]: what a run tells.
-//! - [`latency`], [`faults`]: those costs, and what goes wrong.
-//! - [`agreement`]: what a training step sees of it; `crowd`: when each of alike ranks submits.
-//! - [`settings`]: the key `schedule.coordination`.
+//! - `reports`: what a run tells.
+//! - `latency`, `faults`: those costs, and what goes wrong.
+//! - `agreement`: what a training step sees of it; `crowd`: when each of alike ranks submits.
+//! - `settings`: the key `schedule.coordination`.
 
 mod advance;
-pub mod agreement;
+mod agreement;
 mod between;
 mod calendar;
-pub mod control_plane;
+mod control_plane;
 mod crowd;
 mod entry;
-pub mod faults;
-pub mod latency;
-pub mod reports;
+mod faults;
+mod latency;
+mod reports;
 mod rhythm;
 mod run_wave;
-pub mod settings;
+mod settings;
 mod wave;
 
 pub use agreement::Agreement;

@@ -19,7 +19,7 @@ enum Source {
 impl<W: World> Executors<W> {
     /// When something happens next; not all of it is an event for the caller.
     #[must_use]
-    pub fn next_time(&self) -> Option<Time> {
+    pub(crate) fn next_time(&self) -> Option<Time> {
         if let Some((time, _)) = self.ready.front() {
             return Some(*time);
         }
@@ -41,7 +41,7 @@ impl<W: World> Executors<W> {
     /// Goes on by itself from `now`, where all has been taken in, until the caller has to hear of
     /// something, or all that happens next is at `limit` or later; returns the time that it has come to.
     /// So much at a time only, that its caller can look about now and then.
-    pub fn run_before(&mut self, mut now: Time, limit: Time) -> Time {
+    pub(crate) fn run_before(&mut self, mut now: Time, limit: Time) -> Time {
         const AT_ONCE: u64 = 1 << 6;
         let last = self.events + AT_ONCE;
         while self.ready.is_empty() {
@@ -63,7 +63,7 @@ impl<W: World> Executors<W> {
 
     /// Takes the next event at `until` or before. The caller settles once it has taken in all that
     /// happens at a time.
-    pub fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+    pub(crate) fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
             if self.ready.front().is_some_and(|(time, _)| *time <= until) {
                 return self.ready.pop_front();

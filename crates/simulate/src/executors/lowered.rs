@@ -100,7 +100,7 @@ impl Lowered {
 
     /// For ranks of several kinds; `kinds` says which each position is.
     #[must_use]
-    pub fn of_kinds(stages: Vec<Stages>, kinds: Vec<u32>, carried: Carried) -> Self {
+    pub(crate) fn of_kinds(stages: Vec<Stages>, kinds: Vec<u32>, carried: Carried) -> Self {
         let stages = stages.into_iter().map(Arc::new).collect();
         Self { stages, kinds, carried, added: Time::ZERO }
     }

@@ -19,10 +19,10 @@
 mod flight;
 mod going;
 mod handed;
-pub mod lowered;
+pub(crate) mod lowered;
 pub(crate) mod paced;
-pub mod plan_messages;
-pub mod programs;
+pub(crate) mod plan_messages;
+pub(crate) mod programs;
 pub(crate) mod send_ahead;
 mod stage;
 mod stall;
@@ -43,7 +43,7 @@ use send_ahead::SendAhead;
 
 /// What happened to what is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The message has left its sender.
     Left {
         /// As it was given.
@@ -77,7 +77,7 @@ pub struct StageSpan {
 
 /// Whose stages are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub(crate) enum Kept {
     /// Nobody's.
     #[default]
     None,
@@ -88,7 +88,7 @@ pub enum Kept {
 }
 
 /// What is to be carried.
-pub struct Cargo {
+pub(crate) struct Cargo {
     /// As stages.
     pub lowered: Rc<Lowered>,
     /// The actor at each position.
@@ -107,7 +107,7 @@ pub struct Cargo {
 
 /// How executors run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// How dimensions choose.
     pub order: Order,
     /// How many stages a port runs at once.
@@ -131,7 +131,7 @@ struct Actor {
 }
 
 /// See the module.
-pub struct Executors<W> {
+pub(crate) struct Executors<W> {
     world: W,
     settings: Settings,
     dimensions: usize,
@@ -159,7 +159,7 @@ pub struct Executors<W> {
 impl<W: World> Executors<W> {
     /// Idle executors; `npus` says where each actor is in the world.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         world: W,
         npus: impl IntoIterator<Item = Rank>,
         dimensions: usize,
@@ -197,60 +197,60 @@ impl<W: World> Executors<W> {
 
     /// How it runs.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// Messages are without bytes from now on.
-    pub fn set_infinite(&mut self) {
+    pub(crate) fn set_infinite(&mut self) {
         self.settings.infinite = true;
     }
 
     /// Before anything runs: ports choose while links have as many bytes yet to send (`send_ahead`).
-    pub fn set_send_ahead(&mut self, bytes: Bytes) {
+    pub(crate) fn set_send_ahead(&mut self, bytes: Bytes) {
         self.ahead = (bytes > Bytes::default()).then(|| SendAhead::new(bytes, self.ports.len()));
     }
 
     /// The world.
-    pub fn world(&self) -> &W {
+    pub(crate) fn world(&self) -> &W {
         &self.world
     }
 
     /// Transfers that the world was given.
     #[must_use]
-    pub fn transfers(&self) -> u64 {
+    pub(crate) fn transfers(&self) -> u64 {
         self.transfers
     }
 
     /// Stages that are over, of all actors.
     #[must_use]
-    pub fn stages_over(&self) -> u64 {
+    pub(crate) fn stages_over(&self) -> u64 {
         self.stages_over
     }
 
     /// How much has happened, in events.
     #[must_use]
-    pub fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
     /// The stages that are kept, in the order in which they started.
-    pub fn take_spans(&mut self) -> Vec<StageSpan> {
+    pub(crate) fn take_spans(&mut self) -> Vec<StageSpan> {
         std::mem::take(&mut self.spans)
     }
 
     /// For every actor and dimension, the bytes sent.
-    pub fn sent(&self) -> impl Iterator<Item = f64> + '_ {
+    pub(crate) fn sent(&self) -> impl Iterator<Item = f64> + '_ {
         self.ports.iter().map(|port| port.sent)
     }
 
     /// For every actor and dimension, how long it served stages (in `dims`).
-    pub fn busy(&self) -> impl Iterator<Item = Time> + '_ {
+    pub(crate) fn busy(&self) -> impl Iterator<Item = Time> + '_ {
         self.ports.iter().map(|port| port.busy)
     }
 
     /// Carries what was lowered, on an actor a position; its events bring the tag back.
-    pub fn carry(&mut self, now: Time, cargo: Cargo) {
+    pub(crate) fn carry(&mut self, now: Time, cargo: Cargo) {
         let Cargo { lowered, members, communicator, priority, overhead, tag, tell_left } = cargo;
         let left = u32::try_from(members.len()).expect("fewer than 2^32 members");
         let messages = matches!(lowered.carried, Carried::Messages(_));
@@ -334,7 +334,7 @@ impl<W: World> Executors<W> {
     }
 
     /// Everything of `now` has been taken in: what waits may be chosen.
-    pub fn settle(&mut self, now: Time) {
+    pub(crate) fn settle(&mut self, now: Time) {
         // A stage in which a rank only sends is over at once, and the next may begin: in a next round.
         while !self.unsettled.is_empty() {
             let mut round = std::mem::take(&mut self.unsettled);

@@ -23,13 +23,13 @@ use crate::SimulateError;
 use crate::scenario::WorldKind;
 
 /// More ranks than this are refused where every rank is simulated.
-pub const MAX_RANKS: u64 = 1 << 17;
+pub(crate) const MAX_RANKS: u64 = 1 << 17;
 
 /// Refuses a fabric that is too large for a world of messages, or whose switches reduce.
 ///
 /// # Errors
 /// Names the field.
-pub fn check_fabric(fabric: &Fabric, world: WorldKind) -> Result<u32, SimulateError> {
+pub(crate) fn check_fabric(fabric: &Fabric, world: WorldKind) -> Result<u32, SimulateError> {
     let npus = u32::try_from(fabric.npus())
         .ok()
         .filter(|npus| u64::from(*npus) <= MAX_RANKS)
@@ -84,7 +84,7 @@ struct PlanMessages {
 ///
 /// # Errors
 /// If a program is too large; if two of its dimensions share a port, and queues keep to the plan.
-pub fn lower(
+pub(crate) fn lower(
     plan: &CollectivePlan,
     work: &Work,
     ports: &[u32],
@@ -361,7 +361,7 @@ impl MessageSteps for PlanMessages {
 
 /// The longest message of a plan, to check that it fits the clock.
 #[must_use]
-pub fn largest_message(plan: &CollectivePlan) -> Bytes {
+pub(crate) fn largest_message(plan: &CollectivePlan) -> Bytes {
     // No block is larger than what its chunk has, and no message than all blocks.
     plan.chunks.iter().map(|chunk| chunk.bytes).max().unwrap_or_default()
 }

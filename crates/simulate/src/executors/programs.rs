@@ -13,7 +13,7 @@ use crate::SimulateError;
 const MAX_PROGRAM: u64 = 1 << 24;
 /// Programs that were made, by algorithm, operation and number of ranks.
 #[derive(Default)]
-pub struct Programs(Vec<Made>);
+pub(crate) struct Programs(Vec<Made>);
 
 struct Made {
     name: String,

@@ -11,7 +11,7 @@ use super::lowered::Carried;
 impl<W: World> Executors<W> {
     /// Every chunk that is not over, a line each, until `shown` of them; `name` says what a tag is.
     #[must_use]
-    pub fn waits(&self, shown: usize, name: impl Fn(u64) -> String) -> Vec<String> {
+    pub(crate) fn waits(&self, shown: usize, name: impl Fn(u64) -> String) -> Vec<String> {
         let mut lines = Vec::new();
         for (rank, actor) in self.actors.iter().enumerate() {
             let mut chunks: Vec<UnderWay> = actor.executor.under_way().collect();

@@ -25,7 +25,8 @@ pub use messages::{Algorithms, AllToAll, MessageSettings};
 pub use placement::Placement;
 pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Schedule};
 pub use topology::Topology;
-pub use traffic::{COUNT, Pattern, SEGMENTS, Traffic, WINDOW, packets_schema};
+pub(crate) use traffic::{COUNT, SEGMENTS, WINDOW};
+pub use traffic::{Pattern, Traffic, packets_schema};
 pub use training::{Part, Training, WhatIf};
 pub(crate) use world_kind::Network;
 pub use world_kind::{NetworkModel, WORLDS, WorldKind};
@@ -54,6 +55,7 @@ pub struct Scenario<J = Job> {
 
 /// What is simulated.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Job {
     /// Collectives that share the fabric.
     Collectives(Vec<Collective>),

@@ -28,7 +28,7 @@ pub enum Placement {
 impl Placement {
     /// Whether the job is on the first NPUs, and not anywhere.
     #[must_use]
-    pub fn is_on_first(&self) -> bool {
+    pub(crate) fn is_on_first(&self) -> bool {
         matches!(self, Self::InOrder | Self::Shuffled)
     }
 

@@ -56,7 +56,7 @@ impl Pattern {
     }
 
     /// Those that an algorithm does.
-    pub const COLLECTIVES: [Self; 4] =
+    pub(crate) const COLLECTIVES: [Self; 4] =
         [Self::AllReduce, Self::ReduceScatter, Self::AllGather, Self::Broadcast];
 }
 
@@ -135,12 +135,12 @@ pub fn packets_schema() -> schemars::Schema {
 }
 
 /// Messages of an NPU that leave at once, if the scenario does not say.
-pub const WINDOW: u32 = 8;
+pub(crate) const WINDOW: u32 = 8;
 /// Messages of an NPU in `uniform`, if the scenario does not say.
-pub const COUNT: u32 = 16;
+pub(crate) const COUNT: u32 = 16;
 /// Segments of each tree of a `broadcast` at least, if the scenario does not say: those of
 /// `double_binary_tree`.
-pub const SEGMENTS: u32 = 16;
+pub(crate) const SEGMENTS: u32 = 16;
 
 impl Traffic {
     /// Whether a phase waits for the one before.

@@ -10,6 +10,7 @@ use crate::on_graph::{GraphModel, flows, packets};
 /// The network models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WorldKind {
     /// Each dimension is one server.
     #[default]
@@ -96,13 +97,13 @@ impl WorldKind {
 
     /// Whether it has every link of a graph as it is, and not one width for all of a dimension.
     #[must_use]
-    pub fn has_every_link(self) -> bool {
+    pub(crate) fn has_every_link(self) -> bool {
         matches!(self.network(), Network::Graph(_))
     }
 
     /// Whether what a rank hands to a link is sent in that order, and does not share it.
     #[must_use]
-    pub fn sends_in_order(self) -> bool {
+    pub(crate) fn sends_in_order(self) -> bool {
         !self.has_every_link()
     }
 }

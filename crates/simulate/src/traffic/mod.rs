@@ -1,10 +1,10 @@
 //! Traffic on graph fabrics: from a scenario to a result.
 //!
 //! - [`driver`]: connects a [`driver::Demand`], which says what may leave, to any world.
-//! - [`lists`], [`rounds`], [`pipelines`]: the demands: lists of messages with a window or a barrier,
+//! - [`lists`], [`rounds`], `pipelines`: the demands: lists of messages with a window or a barrier,
 //!   messages with times, steps of a collective, segments that follow each other down trees.
 //! - `run`: chooses world and demand, and sums up. Shift phases with a barrier have a closed form in
-//!   `flows`: [`phases`].
+//!   `flows`: `phases`.
 //!
 //! One plane is simulated: `size` is divided evenly over the planes, which are alike.
 //!
@@ -22,8 +22,8 @@ pub mod driver;
 mod grid;
 mod group;
 pub mod lists;
-pub mod phases;
-pub mod pipelines;
+mod phases;
+mod pipelines;
 pub mod result;
 pub mod rounds;
 mod run;

@@ -20,7 +20,7 @@ use crate::driver::Observer;
 
 /// Seconds of the simulated phases, and below what they cannot be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shifts {
+pub(super) struct Shifts {
     /// The sum.
     pub seconds: f64,
     /// The sum of the lower bounds.
@@ -33,7 +33,7 @@ impl Shifts {
     /// The standard error of the time of all phases, as a part of it, if `taken` were drawn of `all`:
     /// `sqrt((1 - taken / all) · variance / taken) / mean`. None of a single phase.
     #[must_use]
-    pub fn error(&self, taken: u32, all: u32) -> Option<f64> {
+    pub(super) fn error(&self, taken: u32, all: u32) -> Option<f64> {
         let (n, all) = (f64::from(taken), f64::from(all));
         if taken < 2 || self.seconds <= 0.0 {
             return None;
@@ -48,7 +48,7 @@ impl Shifts {
 ///
 /// # Errors
 /// [`SimulateError::Interrupted`] if the observer says so.
-pub fn shifts(
+pub(crate) fn shifts(
     graph: &Graph,
     splitting: Splitting,
     detours: bool,

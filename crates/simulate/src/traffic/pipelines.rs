@@ -24,7 +24,7 @@ const TREE: u32 = 56;
 const RANK: u32 = 32;
 
 /// Segments on their way; rank `r` is NPU `r`.
-pub struct Pipelines {
+pub(super) struct Pipelines {
     trees: Vec<Tree>,
     /// Run, and left out.
     segments: u32,
@@ -58,7 +58,7 @@ struct Passing {
 impl Pipelines {
     /// `segments` of `bytes` down each of `trees`; all of them are run unless `skip`.
     #[must_use]
-    pub fn new(trees: &[Spread], segments: u32, bytes: Bytes, skip: bool) -> Self {
+    pub(super) fn new(trees: &[Spread], segments: u32, bytes: Bytes, skip: bool) -> Self {
         let depth = trees.iter().map(Spread::depth).max().unwrap_or(0);
         let enough = depth.saturating_add(2 * STEADY);
         let run = if skip { segments.min(enough) } else { segments };
@@ -89,13 +89,13 @@ impl Pipelines {
 
     /// How many segments of each tree are run.
     #[must_use]
-    pub fn segments(&self) -> u32 {
+    pub(super) fn segments(&self) -> u32 {
         self.segments
     }
 
     /// Until the last of all segments is everywhere.
     #[must_use]
-    pub fn whole(&self) -> Time {
+    pub(super) fn whole(&self) -> Time {
         let Some(&last) = self.completed.last() else { return Time::ZERO };
         if self.left_out == 0 {
             return last;

@@ -22,7 +22,7 @@ use crate::training::players::{Players, ProcessGroup};
 
 /// How many iterations' gradients may be under way, and what is drawn from.
 #[derive(Clone, Copy)]
-pub struct Drawn {
+pub(super) struct Drawn {
     /// How many iterations later gradients are applied.
     pub lag: u32,
     /// For what is drawn.

@@ -181,7 +181,7 @@ impl Players {
 
     /// The ranks of the group's process group that `rank` is in, by position.
     #[must_use]
-    pub fn members(&self, group: &Group, rank: Rank) -> Vec<Rank> {
+    pub(crate) fn members(&self, group: &Group, rank: Rank) -> Vec<Rank> {
         if group.parts.is_empty() {
             return group.ranks.clone();
         }
@@ -261,7 +261,7 @@ impl Players {
 
     /// Whether players are classes of ranks.
     #[must_use]
-    pub fn are_classes(&self) -> bool {
+    pub(crate) fn are_classes(&self) -> bool {
         self.classes
     }
 }

@@ -171,7 +171,7 @@ impl TrainingScenario {
 
     /// Whether the job's dimensions are its own, and not the topology's: steps are written out.
     #[must_use]
-    pub fn has_own_dimensions(&self) -> bool {
+    pub(crate) fn has_own_dimensions(&self) -> bool {
         matches!(self.job.workload.model, Model::Steps(_))
     }
 

@@ -49,6 +49,7 @@ fn every_kind_is_read_by_one_function_and_simulated_by_one() {
             Job::Collectives(_) => "collective",
             Job::Workload(_) => "workload",
             Job::Traffic(_) => "traffic",
+            job => panic!("of which kind is {job:?}?"),
         };
         assert_eq!(kind, key);
         let mut go_on = |_, _| ControlFlow::Continue(());
@@ -58,6 +59,7 @@ fn every_kind_is_read_by_one_function_and_simulated_by_one() {
             Outcome::Collectives(result) => (result.time_us, "time_us"),
             Outcome::Workload(result) => (result.step_time_us, "step_time_us"),
             Outcome::Traffic(result) => (result.time_us, "time_us"),
+            outcome => panic!("of which kind is {outcome:?}?"),
         };
         assert!(time.0 > 0.0, "{key}");
         assert_eq!(

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use allrail_simulate::SimulateError;
 use allrail_simulate::TrainingScenario;
-use allrail_simulate::training::outcome::result::SpanResult;
+use allrail_simulate::training::SpanResult;
 use allrail_simulate::training::{TrainingResult, simulate};
 use serde_json::{Value, json};
 

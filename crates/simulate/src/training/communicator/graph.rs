@@ -45,7 +45,7 @@ impl GraphNetwork {
     ///
     /// # Errors
     /// Dimensions are named, and cables have none.
-    pub fn slow_down(&mut self, drawn: &SlowLinks) -> Result<String, SimulateError> {
+    pub(crate) fn slow_down(&mut self, drawn: &SlowLinks) -> Result<String, SimulateError> {
         if drawn.names_dimensions() {
             return Err(SimulateError::Field {
                 field: "workload.slow_links.dimensions".to_owned(),

@@ -2,18 +2,18 @@
 //!
 //! The driver says *what* is communicated among whom and when it may start; a communicator knows *how*:
 //!
-//! - [`classes`]: in `dims`, the stages of plans on the servers of classes of ranks;
+//! - `classes`: in `dims`, the stages of plans on the servers of classes of ranks;
 //! - [`ranks`]: elsewhere, the messages of every rank; [`graph`]: over topologies, and where ranks are;
 //! - [`servers`]: gradients over parameter servers, beside another communicator;
-//! - [`slow`]: slow links, and which groups feel them;
+//! - `slow`: slow links, and which groups feel them;
 //! - `choices`: which algorithms collectives run, whoever carries them.
 
 mod choices;
-pub mod classes;
+pub(crate) mod classes;
 pub mod graph;
 pub mod ranks;
 pub mod servers;
-pub mod slow;
+pub(crate) mod slow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};

@@ -15,7 +15,7 @@ use crate::SimulateError;
 use crate::scenario::field;
 
 /// No message, and no stage, is longer: 53 days, of which the clock has room for some.
-pub const LONGEST: Time = Time::from_ps(1 << 62);
+pub(crate) const LONGEST: Time = Time::from_ps(1 << 62);
 
 /// A link by the ranks at its ends; `None` is a switch.
 type Ends = [Option<u64>; 2];
@@ -77,7 +77,7 @@ impl Found {
 ///
 /// # Errors
 /// There is one.
-pub fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateError> {
+pub(crate) fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateError> {
     let Some(id) = fabric.ids().find(|id| fabric.dimension(*id).wiring.is_some()) else {
         return Ok(());
     };
@@ -93,7 +93,11 @@ pub fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateErr
 ///
 /// # Errors
 /// Such a message.
-pub fn check(drawn: &SlowLinks, fabric: &Fabric, graph: &StepGraph) -> Result<(), SimulateError> {
+pub(crate) fn check(
+    drawn: &SlowLinks,
+    fabric: &Fabric,
+    graph: &StepGraph,
+) -> Result<(), SimulateError> {
     let bytes = |id| match graph.node(id).work {
         Work::Collective { bytes, .. } | Work::Send { bytes, .. } => bytes,
         Work::Compute { .. } | Work::Receive { .. } => Bytes::default(),

@@ -32,7 +32,7 @@ mod nodes;
 mod outcome;
 mod pace;
 mod partly;
-pub mod record;
+pub(super) mod record;
 mod shape;
 mod stall;
 mod state;
@@ -46,8 +46,8 @@ use crate::SimulateError;
 use crate::driver::Observer;
 use crate::training::communicator::Event;
 use crate::training::driver::record::{Ran, Record};
-pub use outcome::{Outcome, Priority, Records, Settings};
-pub use state::Driver;
+pub(super) use outcome::{Outcome, Priority, Records, Settings};
+pub(super) use state::Driver;
 use state::{Flying, Iteration, Timer};
 
 impl Driver<'_> {
@@ -55,7 +55,7 @@ impl Driver<'_> {
     ///
     /// # Errors
     /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
-    pub fn run(mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    pub(super) fn run(mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
         const OBSERVE_EVERY: u32 = 1 << 8;
         let total = self.shape.states as u64 * u64::from(self.settings.iterations);
         let mut countdown = OBSERVE_EVERY;

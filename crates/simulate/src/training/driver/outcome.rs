@@ -8,7 +8,7 @@ use crate::training::communicator::{Ask, Usage};
 use crate::training::driver::record::{ByPass, Gap, Ran, Record};
 
 /// How a step graph is run.
-pub struct Settings<'a> {
+pub(crate) struct Settings<'a> {
     /// How many iterations; one at least.
     pub iterations: u32,
     /// How many of them are measured: where iterations overlap, as many more run as may be under way with the
@@ -40,14 +40,14 @@ pub struct Settings<'a> {
 impl Settings<'_> {
     /// Whether an iteration, from 0, exchanges.
     #[must_use]
-    pub const fn exchanges(&self, iteration: u32) -> bool {
+    pub(crate) const fn exchanges(&self, iteration: u32) -> bool {
         (iteration + 1).is_multiple_of(self.every)
     }
 }
 
 /// Which communication goes first where a communicator can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Priority {
+pub(crate) enum Priority {
     /// What was issued first.
     #[default]
     Fifo,
@@ -61,7 +61,7 @@ pub enum Priority {
 
 /// What a run gave.
 #[derive(Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// When each iteration was over.
     pub ends: Vec<Time>,
     /// How many operations tensor schedulers had started when each iteration was over.
@@ -88,7 +88,7 @@ pub struct Outcome {
 
 /// What happened to the nodes of the last iterations.
 #[derive(Default)]
-pub struct Records {
+pub(crate) struct Records {
     pub(super) local: Vec<u32>,
     pub(super) offsets: Vec<usize>,
     pub(super) iterations: Vec<(u32, Vec<Record>)>,
@@ -97,7 +97,7 @@ pub struct Records {
 impl Records {
     /// Of a node; `None` where it is too long ago.
     #[must_use]
-    pub fn get(&self, ran: Ran) -> Option<&Record> {
+    pub(crate) fn get(&self, ran: Ran) -> Option<&Record> {
         let (_, records) = self.iterations.iter().find(|(number, _)| *number == ran.iteration)?;
         let offset = *self.offsets.get(ran.player as usize)?;
         records.get(offset + *self.local.get(ran.node.index())? as usize)

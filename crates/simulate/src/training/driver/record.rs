@@ -5,7 +5,7 @@ use allrail_workload::{NodeId, Pass, Purpose};
 
 /// A node that a player ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub(crate) struct Ran {
     /// Who.
     pub player: u32,
     /// What.
@@ -16,7 +16,7 @@ pub struct Ran {
 
 /// What happened to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// When it began: of a collective, when the last player had come; of a receive, when the
     /// message was under way and the player there.
     pub start: Time,
@@ -28,7 +28,7 @@ pub struct Record {
 
 /// Why a compute engine had nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
+pub(crate) enum Idle {
     /// It waited for communication of its own, or for something that waited for that.
     Exposed(Purpose),
     /// It waited for others to come: a pipeline bubble, or a straggler.
@@ -37,7 +37,7 @@ pub enum Idle {
 
 /// A time in which a compute engine had nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub(crate) struct Gap {
     /// From.
     pub start: Time,
     /// To.
@@ -49,10 +49,10 @@ pub struct Gap {
 }
 
 /// Times by pass, in the order of [`Pass::ALL`].
-pub type ByPass = [Time; Pass::ALL.len()];
+pub(crate) type ByPass = [Time; Pass::ALL.len()];
 
 /// The length of the part of `from..to` within the window.
 #[must_use]
-pub fn clipped(from: Time, to: Time, window: (Time, Time)) -> Time {
+pub(crate) fn clipped(from: Time, to: Time, window: (Time, Time)) -> Time {
     to.min(window.1).saturating_sub(from.max(window.0))
 }

@@ -91,7 +91,7 @@ pub(super) enum Timer {
 }
 
 /// Runs a step graph.
-pub struct Driver<'a> {
+pub(crate) struct Driver<'a> {
     pub(super) graph: &'a StepGraph,
     pub(super) players: &'a Players,
     pub(super) communicator: &'a mut dyn Communicator,
@@ -127,7 +127,7 @@ impl<'a> Driver<'a> {
     ///
     /// # Errors
     /// A peer that does not exist; sends without receives.
-    pub fn new(
+    pub(crate) fn new(
         graph: &'a StepGraph,
         players: &'a Players,
         communicator: &'a mut dyn Communicator,

@@ -39,7 +39,7 @@ impl Tensors {
     ///
     /// # Errors
     /// A parameter is wrong: names it.
-    pub fn new(
+    pub(crate) fn new(
         graph: &StepGraph,
         players: &Players,
         fabric: &Fabric,

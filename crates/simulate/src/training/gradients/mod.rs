@@ -30,7 +30,7 @@ use crate::training::lists::Kind;
 
 /// An operation of one of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(super) struct Step {
     /// Index of the scheduler.
     pub scheduler: u32,
     /// Its operation.
@@ -38,7 +38,7 @@ pub struct Step {
 }
 
 /// An operation to start.
-pub struct Start {
+pub(super) struct Start {
     /// A node whose bytes are in it: the first piece's.
     pub by: Ran,
     /// What to carry.
@@ -55,7 +55,7 @@ pub struct Start {
 
 /// What the schedulers want.
 #[derive(Default)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Operations to start.
     pub starts: Vec<Start>,
     /// Nodes whose gradient has been exchanged.
@@ -79,7 +79,7 @@ struct Scheduled {
 }
 
 /// The schedulers of a step.
-pub struct Tensors {
+pub(super) struct Tensors {
     schedulers: Vec<Scheduled>,
     /// The scheduler of a process group's collectives of one kind: the first of several, all workers' of one
     /// iteration under way, then the next one's.
@@ -106,35 +106,35 @@ pub struct Tensors {
 impl Tensors {
     /// Whether a node's collective is a scheduler's.
     #[must_use]
-    pub fn takes(&self, node: NodeId) -> bool {
+    pub(super) fn takes(&self, node: NodeId) -> bool {
         self.tensor_of.contains_key(&node)
     }
 
     /// Whether each player's gradients are exchanged by themselves, whoever else has come.
     #[must_use]
-    pub fn are_apart(&self) -> bool {
+    pub(crate) fn are_apart(&self) -> bool {
         !self.apart.is_empty()
     }
 
     /// Whether ranks have to agree on a node's collective, which is no gradient's.
     #[must_use]
-    pub fn holds(&self, process_group: u32, node: NodeId) -> bool {
+    pub(super) fn holds(&self, process_group: u32, node: NodeId) -> bool {
         self.agreements.holds(process_group, node)
     }
 
     /// All players have come to such a collective: it starts when ranks have agreed on it.
-    pub fn hold(&mut self, process_group: u32, came: Vec<Ran>) {
+    pub(super) fn hold(&mut self, process_group: u32, came: Vec<Ran>) {
         self.agreements.hold(process_group, came);
     }
 
     /// Collectives that ranks have agreed on, with their process groups and who came.
-    pub fn take_released(&mut self) -> Vec<(u32, Vec<Ran>)> {
+    pub(crate) fn take_released(&mut self) -> Vec<(u32, Vec<Ran>)> {
         self.agreements.take_released()
     }
 
     /// A player has come to a gradient's collective, or to one that ranks have to agree on; `position` is its
     /// place in the process group.
-    pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
+    pub(super) fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
         let position = u32::try_from(position).expect("few players");
         if !self.takes(ran.node) {
             self.agreements.come(now, process_group, ran, position);
@@ -147,7 +147,7 @@ impl Tensors {
     }
 
     /// All players have come to a gradient's collective; where they are apart, this one has.
-    pub fn ready(&mut self, process_group: u32, came: Vec<Ran>) {
+    pub(super) fn ready(&mut self, process_group: u32, came: Vec<Ran>) {
         let (first, turn, tensor) = self.place(process_group, came[0]);
         let Some(Worker { group, .. }) = self.schedulers[first as usize].worker else {
             let scheduled = &mut self.schedulers[(first + turn) as usize];
@@ -178,35 +178,35 @@ impl Tensors {
     }
 
     /// A push has arrived at its servers.
-    pub fn arrived(&mut self, step: Step) {
+    pub(super) fn arrived(&mut self, step: Step) {
         self.arrived.push(step);
     }
 
     /// An operation is over.
-    pub fn finished(&mut self, step: Step) {
+    pub(super) fn finished(&mut self, step: Step) {
         self.finished.push(step);
     }
 
     /// A timer that a scheduler set.
-    pub fn timer(&mut self, scheduler: u32, id: u64) {
+    pub(super) fn timer(&mut self, scheduler: u32, id: u64) {
         self.timers.push((scheduler, id));
     }
 
     /// Whether ranks have to find out what is ready.
     #[must_use]
-    pub fn are_coordinated(&self) -> bool {
+    pub(crate) fn are_coordinated(&self) -> bool {
         self.agreements.any()
     }
 
     /// When a coordination finds out something next, if that is by `until`; until then nothing may be
     /// ready.
     #[must_use]
-    pub fn next_time(&mut self, until: Time) -> Option<Time> {
+    pub(super) fn next_time(&mut self, until: Time) -> Option<Time> {
         self.agreements.next_time(until)
     }
 
     /// Takes what coordinations find out now.
-    pub fn take_agreed(&mut self, now: Time) {
+    pub(crate) fn take_agreed(&mut self, now: Time) {
         for Together { scheduler, turn, tensors } in self.agreements.take(now) {
             let worker = self.schedulers[scheduler as usize].worker;
             let workers = worker.map_or(1, |worker| self.apart[worker.group].workers);
@@ -218,24 +218,24 @@ impl Tensors {
 
     /// The process group of a scheduler.
     #[must_use]
-    pub fn process_group(&self, scheduler: u32) -> u32 {
+    pub(super) fn process_group(&self, scheduler: u32) -> u32 {
         self.schedulers[scheduler as usize].process_group
     }
 
     /// How many operations the schedulers have started so far.
     #[must_use]
-    pub fn started(&self) -> u64 {
+    pub(super) fn started(&self) -> u64 {
         self.started
     }
 
     /// What coordinators said in all; `None` without any.
     #[must_use]
-    pub fn counts(&self) -> Option<Counts> {
+    pub(super) fn counts(&self) -> Option<Counts> {
         self.agreements.counts()
     }
 
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
-    pub fn act(&mut self, now: Time) -> Option<Wanted> {
+    pub(crate) fn act(&mut self, now: Time) -> Option<Wanted> {
         let ready = self.ready.len() + self.agreed.len();
         if ready + self.arrived.len() + self.finished.len() + self.timers.len() == 0 {
             return None;
@@ -339,13 +339,13 @@ impl Tensors {
     }
 
     /// Nothing will happen any more: schedulers that choose as they go tell why.
-    pub fn stalled(&mut self) {
+    pub(super) fn stalled(&mut self) {
         self.schedulers.iter_mut().for_each(|scheduled| scheduled.scheduler.stalled());
     }
 
     /// Which gradients wait, for the report of a stall.
     #[must_use]
-    pub fn waits(&self) -> Vec<String> {
+    pub(super) fn waits(&self) -> Vec<String> {
         let waiting = |scheduled: &Scheduled| {
             let count = scheduled.came.iter().filter(|came| !came.is_empty()).count();
             (count > 0).then(|| {

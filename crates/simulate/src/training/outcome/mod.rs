@@ -7,12 +7,12 @@
 //! - [`export`]: the step as another format's.
 
 mod account;
-pub mod assumption;
-pub mod export;
+pub(super) mod assumption;
+pub(super) mod export;
 mod last_step;
-pub mod links;
-pub mod path;
-pub mod result;
-pub mod summary;
+pub(super) mod links;
+pub(super) mod path;
+pub(super) mod result;
+pub(super) mod summary;
 mod timeline;
 mod window;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::training::driver::record::Ran;
 
 /// How many entries are kept.
-pub const LONGEST: usize = 1000;
+pub(crate) const LONGEST: usize = 1000;
 
 /// A stretch of the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,7 +37,7 @@ pub struct PathEntry {
 
 /// What an actor does on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub(crate) enum What {
     /// It computes.
     Compute,
     /// It communicates, for this, mostly on this dimension.
@@ -47,7 +47,7 @@ pub enum What {
 }
 
 /// The path as a table, earliest first, and in one sentence.
-pub struct CriticalPath {
+pub(crate) struct CriticalPath {
     /// The table.
     pub entries: Vec<PathEntry>,
     /// The sentence: `62 % of the step waits for dim3, data-parallel communication, most of it
@@ -135,7 +135,7 @@ impl Ledger {
 
 /// Walks back from `last` to `from`. `look` gives a node's start, end and cause, `what` its kind,
 /// `name` and `actor` are those of nodes and players.
-pub fn trace(
+pub(crate) fn trace(
     last: Ran,
     (from, to): (Time, Time),
     look: impl Fn(Ran) -> Option<(Time, Time, Option<Ran>)>,

@@ -34,11 +34,11 @@ use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
 use schedules::Schedules;
-pub use schedules::{Idealisation, WHOLE};
+pub(crate) use schedules::{Idealisation, WHOLE};
 
 /// What a request takes on an idle network.
 #[derive(Clone, Debug, Default)]
-pub struct Alone {
+pub(crate) struct Alone {
     /// It is over no earlier, whatever else is going on.
     pub least: Time,
     /// It is over no later where nothing else is going on: what any server is busy, and the most that one
@@ -49,7 +49,7 @@ pub struct Alone {
 }
 
 /// See the module.
-pub struct ClassCommunicator<'a> {
+pub(crate) struct ClassCommunicator<'a> {
     players: &'a Players,
     dimensions: usize,
     executors: Executors<allrail_world::Dims>,
@@ -66,7 +66,7 @@ impl<'a> ClassCommunicator<'a> {
     /// An idle network. `request` holds everything of the schedule but what is communicated; its
     /// fabric is the network.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         graph: &'a StepGraph,
         players: &'a Players,
         request: &'a Request,
@@ -107,28 +107,28 @@ impl<'a> ClassCommunicator<'a> {
 
     /// Ports choose while their links have as many bytes yet to send.
     #[must_use]
-    pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
+    pub(crate) fn sending_ahead(mut self, bytes: Bytes) -> Self {
         self.executors.set_send_ahead(bytes);
         self
     }
 
     /// Counts parts of rings as lines, which they are where rings are cables.
     #[must_use]
-    pub fn cutting_rings(mut self, are_cut: bool) -> Self {
+    pub(crate) fn cutting_rings(mut self, are_cut: bool) -> Self {
         self.schedules.choices.rings.are_cut = are_cut;
         self
     }
 
     /// What communicators do where they meet.
     #[must_use]
-    pub fn sharing(mut self, sharing: Communicators) -> Self {
+    pub(crate) fn sharing(mut self, sharing: Communicators) -> Self {
         self.sharing = sharing;
         self
     }
 
     /// Lets groups feel slow links.
     #[must_use]
-    pub fn slowed(mut self, slow: Option<&'a Felt<'a>>) -> Self {
+    pub(crate) fn slowed(mut self, slow: Option<&'a Felt<'a>>) -> Self {
         self.schedules.slow = slow;
         self
     }
@@ -137,12 +137,12 @@ impl<'a> ClassCommunicator<'a> {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
+    pub(crate) fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
         self.lowered(ask).map(|_| ())
     }
 
     /// Every stage, where asked for.
-    pub fn take_spans(&mut self) -> Vec<Span> {
+    pub(crate) fn take_spans(&mut self) -> Vec<Span> {
         let span = |span: executors::StageSpan| Span {
             player: span.actor,
             dimension: Some(span.port),
@@ -158,7 +158,7 @@ impl<'a> ClassCommunicator<'a> {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn alone(&mut self, ask: Ask) -> Result<Alone, SimulateError> {
+    pub(crate) fn alone(&mut self, ask: Ask) -> Result<Alone, SimulateError> {
         let dimensions = self.dimensions;
         let lowered = self.lowered(ask)?;
         let mut alone = Alone { busy: vec![Time::ZERO; dimensions], ..Alone::default() };

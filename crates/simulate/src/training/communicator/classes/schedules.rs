@@ -34,12 +34,12 @@ pub enum Idealisation {
 }
 
 /// All of something, in millionths.
-pub const WHOLE: u32 = 1_000_000;
+pub(crate) const WHOLE: u32 = 1_000_000;
 
 impl Idealisation {
     /// Whether collectives ask no schedule, but take a part of the bandwidth.
     #[must_use]
-    pub fn is_ideal(self) -> bool {
+    pub(crate) fn is_ideal(self) -> bool {
         matches!(self, Self::Ideal { .. })
     }
 

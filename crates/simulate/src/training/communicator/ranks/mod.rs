@@ -13,7 +13,7 @@
 //! Ignored: what a message costs the processors of its ends, but for the overhead, which keeps nothing
 //! else waiting.
 
-pub mod algorithms;
+pub(crate) mod algorithms;
 mod group;
 mod judged;
 mod log;
@@ -103,7 +103,7 @@ impl<'a> RankCommunicator<'a> {
 
     /// Ports choose while their links have as many bytes yet to send.
     #[must_use]
-    pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
+    pub(crate) fn sending_ahead(mut self, bytes: Bytes) -> Self {
         self.executors.set_send_ahead(bytes);
         self.lowering.judged.send_ahead = bytes;
         self
@@ -111,14 +111,14 @@ impl<'a> RankCommunicator<'a> {
 
     /// Lets endpoints take otherwise long over a message between two ranks than over a collective's.
     #[must_use]
-    pub fn with_message_delay(mut self, delay: Option<Time>) -> Self {
+    pub(crate) fn with_message_delay(mut self, delay: Option<Time>) -> Self {
         self.lowering.message_delay = delay;
         self
     }
 
     /// Chooses algorithms for parts of rings as for lines, which they are where rings are cables.
     #[must_use]
-    pub fn cutting_rings(mut self, are_cut: bool) -> Self {
+    pub(crate) fn cutting_rings(mut self, are_cut: bool) -> Self {
         self.lowering.choices.rings.are_cut = are_cut;
         self
     }
@@ -139,13 +139,13 @@ impl<'a> RankCommunicator<'a> {
 
     /// Keeps when each submission was under way.
     #[must_use]
-    pub fn logged(mut self) -> Self {
+    pub(crate) fn logged(mut self) -> Self {
         self.log = Some(Log::default());
         self
     }
 
     /// What was under way when, where it was kept.
-    pub fn take_spans(&mut self) -> Vec<Span> {
+    pub(crate) fn take_spans(&mut self) -> Vec<Span> {
         self.log.as_mut().map(|log| std::mem::take(&mut log.spans)).unwrap_or_default()
     }
 
@@ -170,7 +170,7 @@ impl<'a> RankCommunicator<'a> {
 
     /// Whether the executors' queues decide what goes first.
     #[must_use]
-    pub fn keeps_priorities(&self) -> bool {
+    pub(crate) fn keeps_priorities(&self) -> bool {
         self.lowering.is_exclusive()
     }
 

@@ -125,7 +125,7 @@ impl Machines {
     /// How long all workers' exchange of so many bytes takes at the most: over one server, each leg and line
     /// after the other. `None` if that is beyond a quarter of the clock.
     #[must_use]
-    pub fn within_the_clock(&self, bytes: u128) -> Option<Time> {
+    pub(crate) fn within_the_clock(&self, bytes: u128) -> Option<Time> {
         let buses = self.before.iter().chain(&self.after).filter_map(|local| match local {
             Local::Bytes { times, bandwidth, .. } => Some((*times, *bandwidth)),
             Local::Stage { .. } => None,

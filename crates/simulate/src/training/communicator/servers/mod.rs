@@ -8,10 +8,10 @@
 
 pub mod lines;
 pub mod machines;
-pub mod placement;
+pub(crate) mod placement;
 mod slots;
 mod sums;
-pub mod workers;
+pub(crate) mod workers;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time, counted, either};

@@ -15,7 +15,7 @@ use allrail_schedule::tensor::PartitionPlacement;
 
 /// Where a partition lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub(crate) enum Share {
     /// On one server.
     One(u32),
     /// On all of them, by their weights.
@@ -24,7 +24,7 @@ pub enum Share {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub(crate) struct Placed {
     placement: PartitionPlacement,
     big_array: Option<Bytes>,
     /// Of each server: its part of what is split, of the sum of all.
@@ -38,7 +38,7 @@ pub struct Placed {
 impl Placed {
     /// `servers`, the first `hosted` of which are on workers' machines.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         placement: PartitionPlacement,
         big_array: Option<Bytes>,
         workers: u32,
@@ -64,7 +64,7 @@ impl Placed {
     }
 
     /// Where the partition with this number lies.
-    pub fn share(&mut self, number: u32, bytes: Bytes) -> Share {
+    pub(crate) fn share(&mut self, number: u32, bytes: Bytes) -> Share {
         let servers = self.weights.len() as u64;
         if servers > 1 && self.big_array.is_some_and(|bound| bytes >= bound) {
             return Share::All;
@@ -79,13 +79,13 @@ impl Placed {
     }
 
     /// The servers of what is split, with their parts of [`Placed::whole`].
-    pub fn parts(&self) -> impl Iterator<Item = (u32, u64)> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u32, u64)> {
         (0u32..).zip(self.weights.iter().copied()).filter(|(_, weight)| *weight > 0)
     }
 
     /// The sum of all weights.
     #[must_use]
-    pub fn whole(&self) -> u64 {
+    pub(crate) fn whole(&self) -> u64 {
         self.weights.iter().sum()
     }
 

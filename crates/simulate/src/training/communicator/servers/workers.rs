@@ -9,19 +9,19 @@ use crate::training::players::{Players, ProcessGroup};
 
 /// The dimension that joins the machines of a group; none where the group lies on no dimension.
 #[must_use]
-pub fn joining(group: &Group) -> Option<DimensionId> {
+pub(crate) fn joining(group: &Group) -> Option<DimensionId> {
     group.parts.iter().map(|part| part.dimension).max()
 }
 
 /// How many machines there are.
 #[must_use]
-pub fn count(group: &Group, joining: DimensionId) -> u32 {
+pub(crate) fn count(group: &Group, joining: DimensionId) -> u32 {
     group.parts.iter().filter(|part| part.dimension == joining).map(|part| part.size).product()
 }
 
 /// How many NPUs of the group a machine has.
 #[must_use]
-pub fn npus(group: &Group, joining: DimensionId) -> u64 {
+pub(crate) fn npus(group: &Group, joining: DimensionId) -> u64 {
     let within = group.parts.iter().filter(|part| part.dimension != joining);
     within.map(|part| u64::from(part.size)).product()
 }
@@ -30,7 +30,11 @@ pub fn npus(group: &Group, joining: DimensionId) -> u64 {
 /// machines, and a machine of several classes. Of the instances that a process group stands for, the one with
 /// the most players is taken; a player of none of its machines counts to the last.
 #[must_use]
-pub fn players(group: &Group, players: &Players, process_group: &ProcessGroup) -> Vec<Vec<u32>> {
+pub(crate) fn players(
+    group: &Group,
+    players: &Players,
+    process_group: &ProcessGroup,
+) -> Vec<Vec<u32>> {
     let Some(joining) = joining(group) else { return vec![process_group.players.clone()] };
     let instance = |player: &u32| workers(group, joining, players, *player);
     let distinct = |workers: &Vec<Vec<u32>>| {
