@@ -216,7 +216,7 @@ format: build ## format both languages
 .PHONY: bench
 bench: build ## measure; nothing fails on a time
 	@echo "== benches/speed.py"; $(BIN)/python benches/speed.py
-	@for example in allrail-world/flows_speed allrail-world/packets_speed \
+	@for example in allrail-network/flows_speed allrail-network/packets_speed \
 	    allrail-jobs/placement_speed allrail-simulate/coordination_speed \
 	    allrail-simulate/training_speed allrail-engine/engine_speed \
 	    allrail-collective/rank_plans allrail-coordinate/request_cost \

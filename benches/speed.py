@@ -111,7 +111,7 @@ def links() -> None:
         tree = scenario({"dimensions": [switch(size)]}, "1 GiB", **schedule, active_chunks=1)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "scenario.json"
-            file.write_text(json.dumps({**tree, "world": "links"}), encoding="utf-8")
+            file.write_text(json.dumps({**tree, "network_model": "links"}), encoding="utf-8")
             command = [sys.executable, "-m", "allrail", "simulate", str(file), "--json"]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
                 output = process.stdout.read() if process.stdout else ""

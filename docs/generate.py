@@ -44,7 +44,7 @@ def algorithms_page() -> str:
     from allrail.scenario.fields import Table, table
 
     lines = [
-        "# Algorithms, policies, orders, worlds",
+        "# Algorithms, policies, orders, network models",
         "",
         "Written by `make docs` from the Rust core's own tables.",
         "",
@@ -64,7 +64,7 @@ def algorithms_page() -> str:
     titles: dict[Table, str] = {
         "policies": "Policies (`schedule.policy`)",
         "orders": "Orders (`schedule.order`)",
-        "worlds": "Worlds (`world`)",
+        "network_models": "Network models (`network_model`)",
         "tensor_policies": "Tensor schedulers (`schedule.tensor`)",
         "coordinations": "Coordination (`schedule.coordination`)",
         "compressions": "Compressions (`workload.compression`)",

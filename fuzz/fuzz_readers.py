@@ -52,7 +52,7 @@ WORDS = [
     *(b"baseline SCF FIFO LIFO localBWAware direct direct4 oneRing halvingDoubling".split()),
     *(b"0 -1 1.5 1e308 1e-320 NaN Infinity .inf .nan 99999999999999999999 true ~ 0x10".split()),
     *(b"[] {} [1, 2] {a: 1} & * ! !!python/object:os.system --- ... ? | > # % @ ` ' \"".split()),
-    *(b"schema_version fabric dimensions collective schedule chunks world seed 1GiB".split()),
+    *(b"schema_version fabric dimensions collective schedule chunks network_model seed".split()),
     *(b"HYBRID_TRANSFORMER_FWD_IN_BCKWD DATA HYBRID_DLRM model_parallel_NPU_group:".split()),
     *(b"ep: pp: vpp: ga: checkpoints: ranks groups classes steps all_reduce send over to".split()),
     *(b"all_reduce_perf size time algbw busbw #wrong Rank Pid FAILED GBps axes sample".split()),

@@ -31,7 +31,7 @@ schema_version: 1
 fabric: tutorial-8x8x8
 collective: {kind: all_reduce, size: 1 GiB}
 schedule: {policy: themis, order: smallest_first, chunks: 64}
-world: dims
+network_model: dims
 seed: 0
 """
 

@@ -187,11 +187,11 @@ def _core(scenario: Mapping[str, Any], progress: Any) -> dict[str, Any]:
     if "place" in scenario:
         return _placed(scenario)
     traffic = scenario["traffic"]
-    packets = scenario["world"] == "packets"
+    packets = scenario["network_model"] == "packets"
     quantiles = dict.fromkeys(("min", "p1", "median", "p99", "max", "mean"), 1.0)
     return {
         "pattern": traffic["pattern"],
-        "world": scenario["world"],
+        "network_model": scenario["network_model"],
         "npus": 1024,
         "size_bytes": 1,
         "time_us": 1.0,

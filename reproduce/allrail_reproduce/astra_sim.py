@@ -43,7 +43,7 @@ class Exercise:
         name: Its number and variant.
         network: Its file.
         system: Its file.
-        world: The backend.
+        network_model: The backend.
         time_us: As published.
         tolerance: As a fraction.
         utilisation: In per cent, as published.
@@ -54,7 +54,7 @@ class Exercise:
     name: str
     network: str
     system: str
-    world: str
+    network_model: str
     time_us: float
     tolerance: float
     utilisation: float | None = None
@@ -110,7 +110,7 @@ def run(*, reference: Path | None = None, progress: Progress | None = None) -> R
 
     for done, exercise in enumerate(EXERCISES):
         tell(done)
-        case, result = _run(FOLDER, exercise.network, exercise.system, exercise.world)
+        case, result = _run(FOLDER, exercise.network, exercise.system, exercise.network_model)
         rows.append(
             _time(f"tutorial {exercise.name}", result, exercise.time_us, exercise.tolerance)
         )
@@ -134,19 +134,21 @@ def run(*, reference: Path | None = None, progress: Progress | None = None) -> R
     return Reproduction("ASTRA-sim, tutorial at ASPLOS 2023", rows, notes)
 
 
-def _run(folder: Path, network: str, system: str, world: str) -> tuple[AstraCase, Result]:
-    case = _read(folder, network, system, world, workload="all_reduce.txt", comm_scale=1024.0)
+def _run(folder: Path, network: str, system: str, network_model: str) -> tuple[AstraCase, Result]:
+    case = _read(
+        folder, network, system, network_model, workload="all_reduce.txt", comm_scale=1024.0
+    )
     return case, api.simulate(case.scenario)
 
 
 def _read(
-    folder: Path, network: str, system: str, world: str, *, workload: str, **options: Any
+    folder: Path, network: str, system: str, network_model: str, *, workload: str, **options: Any
 ) -> AstraCase:
     return read_case(
         folder / network,
         system=folder / system,
         workload=folder / workload,
-        world=world,
+        network_model=network_model,
         **options,
     )
 
@@ -248,7 +250,7 @@ def _case(expected: Mapping[str, Any]) -> list[Row]:
         expected["folder"],
         expected["network"],
         expected["system"],
-        options.pop("world", "dims"),
+        options.pop("network_model", "dims"),
         workload=expected["workload"],
         **({"comm_scale": 1.0} | options),
     )
@@ -272,7 +274,7 @@ def _case(expected: Mapping[str, Any]) -> list[Row]:
 
 def _options(args: list[str]) -> dict[str, Any]:
     """ASTRA-sim's options as `read_case` takes them."""
-    types: dict[str, Any] = {"num_passes": int, "world": str}
+    types: dict[str, Any] = {"num_passes": int, "network_model": str}
     pairs = zip(args[::2], args[1::2], strict=True)
     return {
         name: types.get(name, float)(value)

@@ -168,7 +168,7 @@ class _Phases(click.ParamType[int | None]):
     help="Half of Table II; of the figures, Fig. 13 is of the large clusters",
 )
 @click.option(
-    "--world",
+    "--network-model",
     type=click.Choice(["flows", "packets", "both"]),
     default="both",
     help="Network model of traffic; large clusters in `flows` only",
@@ -196,7 +196,7 @@ class _Phases(click.ParamType[int | None]):
 def hammingmesh(
     *,
     cluster: Literal["small", "large", "all"],
-    world: Literal["flows", "packets", "both"],
+    network_model: Literal["flows", "packets", "both"],
     phases: int | None,
     figures: bool,
     placement: bool,
@@ -218,12 +218,12 @@ def hammingmesh(
     if workloads and trees:
         raise click.UsageError("give one of `--workloads` and `--trees`")
 
-    worlds: tuple[Literal["flows", "packets"], ...] = (
-        ("flows", "packets") if world == "both" else (world,)
+    network_models: tuple[Literal["flows", "packets"], ...] = (
+        ("flows", "packets") if network_model == "both" else (network_model,)
     )
     scope = paper.Scope(
         sizes=("small", "large") if cluster == "all" else (cluster,),
-        worlds=worlds,
+        network_models=network_models,
         phases=phases,
         curves=figures,
         jobs=placement,
@@ -233,7 +233,7 @@ def hammingmesh(
             if trees:
                 outcome = networks.run(cache=cache, progress=progress)
             elif workloads:
-                outcome = training.run(worlds, cache=cache, progress=progress)
+                outcome = training.run(network_models, cache=cache, progress=progress)
             else:
                 outcome = paper.run(scope, cache=cache, progress=progress)
         except KeyboardInterrupt:

@@ -47,7 +47,7 @@ class Cell:
         *,
         chunks: int = CHUNKS,
         active_chunks: int | str | None = None,
-        world: str = "dims",
+        network_model: str = "dims",
     ) -> Scenario:
         """The cell under one schedule.
 
@@ -55,7 +55,7 @@ class Cell:
             schedule: A name of `SCHEDULES`.
             chunks: How many parts the collective is cut into.
             active_chunks: How many stages a dimension runs at once, or `fill`; None for no limit.
-            world: Where it runs.
+            network_model: Where it runs.
         """
         return load_scenario(
             {
@@ -67,7 +67,7 @@ class Cell:
                     "chunks": chunks,
                     "active_chunks": active_chunks,
                 },
-                "world": world,
+                "network_model": network_model,
             }
         )
 

@@ -41,7 +41,7 @@ class Row:
             in `unit` if `absolute`. Every published number is judged.
         absolute: Whether `within` is in `unit`.
         digits: How many digits after the point are printed.
-        how: What it was computed with: world, paths, phases, sizes; may be empty.
+        how: What it was computed with: network model, paths, phases, sizes; may be empty.
         why: Where the difference comes from; may be empty.
         made: Whether it was computed, fitted or chosen.
         refused: Whether allrail refuses the case, for the reason in `why`: it counts as missed.

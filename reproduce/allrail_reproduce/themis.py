@@ -323,7 +323,7 @@ def _links(
     uses: dict[tuple[str, str], list[float]] = {key: [] for key in keys}
     for cell in cells:
         for name, order in keys:
-            tree = json.loads(cell.scenario(name, world="links").to_json())
+            tree = json.loads(cell.scenario(name, network_model="links").to_json())
             tree["schedule"]["order"] = order
             text = plans[name][cell]
             if order in planned:
@@ -351,7 +351,10 @@ def _notes(results: Results) -> list[str]:
     cell = CELLS[worst]
     use = 100 * (results[SEARCH][worst].utilisation or 0.0)
     return [
-        "all predicted in world `dims` unless a row says `links`; the fabrics are uncalibrated",
+        (
+            "all predicted in network model `dims` unless a row says `links`; the fabrics are "
+            "uncalibrated"
+        ),
         f"{SEARCH} is lowest on {cell.platform}, {cell.size}: {use:.2f} %",
         "perturbed and `links` rows run plans made for the nominal fabric, on both sides",
         f"the paper does not say the size behind its sweep of chunks; {SWEEP_SIZE} is near it at 4",

@@ -354,7 +354,7 @@ OPTIONS = [
     (["--comm-scale", "1e18"], [WORKLOAD, "1e+18", "1 PiB"]),
     (["--compute-scale", "-1"], ["--compute-scale", "`-1`"]),
     (["--num-passes", "0"], ["--num-passes", "`0`"]),
-    (["--world", "flows"], ["--world", "`flows`"]),
+    (["--network-model", "flows"], ["--network-model", "`flows`"]),
 ]
 
 

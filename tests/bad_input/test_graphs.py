@@ -411,7 +411,7 @@ def test_what_is_not_counted_over_cables_is_told(folder, allrail_cli):
     outcome = allrail_cli("simulate", "slow.yaml")
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "dim1 is a network without dimensions" in outcome.stderr
-    assert "`world: flows`" in outcome.stderr
+    assert "`network_model: flows`" in outcome.stderr
 
 
 def test_advising_on_a_graph_without_dimensions_is_refused(allrail_cli):
@@ -424,4 +424,4 @@ def test_only_packets_reads_its_settings(folder, allrail_cli):
     outcome = allrail_cli("simulate", "scenario.yaml", "--set", "packets={packet: 4 KiB}")
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "`packets`" in outcome.stderr
-    assert "world: packets" in outcome.stderr
+    assert "network_model: packets" in outcome.stderr

@@ -133,12 +133,12 @@ class TestAnswers:
         assert "# error_1: mine.py:" in outcome.stdout
 
     @pytest.mark.parametrize("rest", ["    return 1 / 0", "    return good[1:]"])
-    @pytest.mark.parametrize("world", ["dims", "links"])
-    def test_in_a_training_step(self, rest, world, folder, allrail_cli):
+    @pytest.mark.parametrize("network_model", ["dims", "links"])
+    def test_in_a_training_step(self, rest, network_model, folder, allrail_cli):
         (folder / "mine.py").write_text(plugin(rest))
         (folder / "step.yaml").write_text(STEP)
-        given = ("step.yaml", "--plugin", "mine.py", "--set", f"world={world}")
-        if world == "links":
+        given = ("step.yaml", "--plugin", "mine.py", "--set", f"network_model={network_model}")
+        if network_model == "links":
             given += (
                 "--set",
                 "fabric.dimensions[0].size=2",

@@ -13,7 +13,7 @@ fabric:
     - {kind: ring, size: 8, links: 2, bandwidth: 100 Gb/s, latency: 1 us}
 collective: {kind: all_reduce, size: 1 GB}
 schedule: {policy: themis, order: smallest_first, chunks: 64}
-world: dims
+network_model: dims
 seed: 0
 """
 
@@ -125,7 +125,7 @@ CASES = [
     ("policy: themis", "policy: 7", "schedule.policy", "7", "`baseline`"),
     ("order: smallest_first", "order: smallest-first", "schedule.order", "smallest-first", "mean"),
     ("order: smallest_first", "order: best", "schedule.order", "best", "`fifo`"),
-    ("world: dims", "world: dim", "world", "dim", "did you mean `dims`?"),
+    ("network_model: dims", "network_model: dim", "network_model", "dim", "did you mean `dims`?"),
     ("kind: all_reduce", "kind: allreduce", "collective.kind", "allreduce", "mean `all_reduce`?"),
     ("kind: ring", "kind: torus", "fabric.dimensions[1].kind", "torus", "`ring`"),
     ("chunks: 64", "chunks: 64, algorithms: [ring, rng]", "schedule.algorithms[1]", "rng", "ring"),

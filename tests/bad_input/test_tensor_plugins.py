@@ -145,7 +145,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "sets",
         [
-            {"world": "links"},
+            {"network_model": "links"},
             {"schedule.tensor": {"policy": "mine", "exchange": "parameter_server"}},
         ],
     )

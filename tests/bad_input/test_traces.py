@@ -66,9 +66,9 @@ def kernel(name: str, start: float, **args: object) -> dict[str, object]:
     }
 
 
-def kineto(rank: int, world: int, events: list[dict[str, object]]) -> str:
+def kineto(rank: int, network_model: int, events: list[dict[str, object]]) -> str:
     """A trace of PyTorch's profiler."""
-    head = {"rank": rank, "world_size": world}
+    head = {"rank": rank, "world_size": network_model}
     return json.dumps({"distributedInfo": head, "traceEvents": events})
 
 

@@ -10,7 +10,7 @@ BASE = """\
 schema_version: 1
 fabric: {topology: torus, shape: [4, 4], planes: 2}
 traffic: TRAFFIC
-world: flows
+network_model: flows
 """
 ALL = "{pattern: all_to_all, size: 64 KiB}"
 SPREAD = "{pattern: broadcast, size: 1 MiB, algorithm: rings}"
@@ -34,23 +34,65 @@ CASES = [
     (ALL, "64 KiB}", "64 KiB, window: 4}", "traffic.window", "barrier"),
     (ALL, "64 KiB}", "64 KiB, skip: maybe}", "traffic.skip", "neither"),
     (ALL, "64 KiB}", "64 KiB, sice: 3}", "traffic.sice", "mean `size`?"),
-    (ALL, "world: flows", "world: dims", "world", "`packets`"),
-    (ALL, "world: flows", "world: flow", "world", "mean `flows`?"),
-    (ALL, "64 KiB}\nworld: flows", "64 KiB, paths: ecmp}\nworld: packets", "traffic.paths", "own"),
-    (ALL, "world: flows", "world: packets\npackets: {packet: 0 B}", "packets.packet", "1 B"),
-    (ALL, "world: flows", "world: packets\npackets: {buffer: 4 KiB}", "packets.buffer", "packet"),
-    (ALL, "world: flows", "world: packets\npackets: {bufer: 4 KiB}", "packets.bufer", "mean"),
-    (ALL, "world: flows", "world: packets\npackets: {flowlet_gap: 1 us}", "flowlet_gap", "flowlet"),
+    (ALL, "network_model: flows", "network_model: dims", "network_model", "`packets`"),
+    (ALL, "network_model: flows", "network_model: flow", "network_model", "mean `flows`?"),
     (
         ALL,
-        "world: flows",
-        "world: packets\npackets: {choice: flowlet, flowlet_gap: 1}",
+        "64 KiB}\nnetwork_model: flows",
+        "64 KiB, paths: ecmp}\nnetwork_model: packets",
+        "traffic.paths",
+        "own",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {packet: 0 B}",
+        "packets.packet",
+        "1 B",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {buffer: 4 KiB}",
+        "packets.buffer",
+        "packet",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {bufer: 4 KiB}",
+        "packets.bufer",
+        "mean",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {flowlet_gap: 1 us}",
+        "flowlet_gap",
+        "flowlet",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {choice: flowlet, flowlet_gap: 1}",
         "flowlet_gap",
         "unit",
     ),
-    (ALL, "world: flows", "world: packets\npackets: {choice: flowlets}", "choice", "`flowlet`"),
-    (ALL, "world: flows", "collective: {kind: all_reduce, size: 1 MB}", "traffic", "either"),
-    (ALL, "world: flows", "schedule: {chunks: 4}", "schedule", "no schedule"),
+    (
+        ALL,
+        "network_model: flows",
+        "network_model: packets\npackets: {choice: flowlets}",
+        "choice",
+        "`flowlet`",
+    ),
+    (
+        ALL,
+        "network_model: flows",
+        "collective: {kind: all_reduce, size: 1 MB}",
+        "traffic",
+        "either",
+    ),
+    (ALL, "network_model: flows", "schedule: {chunks: 4}", "schedule", "no schedule"),
     (ALL, "traffic: " + ALL, "", "traffic", "missing"),
     (ALL, "shape: [4, 4]", "shape: [4, 1]", "fabric.shape", "ring"),
     (ALL, "shape: [4, 4]", "shap: [4, 4]", "fabric.shap", "mean `shape`?"),
@@ -161,7 +203,7 @@ def test_traffic_has_no_plan(folder, allrail_cli, verb):
 
 
 @pytest.mark.parametrize(
-    ("link", "traffic", "world"),
+    ("link", "traffic", "network_model"),
     [
         ("bandwidth: 1 KB/s, latency: 20 ns", "pattern: permutation, size: 1 PiB", "flows"),
         ("bandwidth: 1 MB/s, latency: 20 ns", "pattern: incast, size: 1 PiB", "flows"),
@@ -173,9 +215,12 @@ def test_traffic_has_no_plan(folder, allrail_cli, verb):
         ),
     ],
 )
-def test_what_takes_longer_than_the_clock_is_refused(folder, allrail_cli, link, traffic, world):
+def test_what_takes_longer_than_the_clock_is_refused(
+    folder, allrail_cli, link, traffic, network_model
+):
     fabric = f"{{topology: fat_tree, npus: 16, switch_radix: 4, levels: 3, link: {{{link}}}}}"
-    text = f"schema_version: 1\nfabric: {fabric}\ntraffic: {{{traffic}}}\nworld: {world}\n"
+    text = f"schema_version: 1\nfabric: {fabric}\ntraffic: {{{traffic}}}\n"
+    text += f"network_model: {network_model}\n"
     (folder / "long.yaml").write_text(text)
     outcome = allrail_cli("simulate", "long.yaml")
     assert (outcome.status, outcome.stdout) == (2, "")
@@ -196,7 +241,7 @@ def test_what_takes_longer_than_the_clock_is_refused(folder, allrail_cli, link, 
 )
 def test_what_is_advised_on_a_grid_without_two_cycles_runs(allrail_cli, folder, own):
     text = "schema_version: 1\nfabric: {topology: torus, shape: [2, 2]}\n"
-    (folder / "grid.yaml").write_text(f"{text}traffic: {REDUCE}\nworld: flows\n")
+    (folder / "grid.yaml").write_text(f"{text}traffic: {REDUCE}\nnetwork_model: flows\n")
 
     def simulated(*changes):
         given = [word for change in changes for word in ("--set", change)]

@@ -218,7 +218,7 @@ CASES = [
     ("schedule:", "what_if: dim3_x2\nschedule:", "what_if", "`dim1` to `dim2`"),
     ("schedule:", "what_if: no_stragglers\nschedule:", "what_if", "mean `no_straggler`?"),
     ("schedule:", "collective: {kind: all_reduce, size: 1 MB}\nschedule:", "workload", "either"),
-    ("schedule:", "world: dim\nschedule:", "world", "mean `dims`?"),
+    ("schedule:", "network_model: dim\nschedule:", "network_model", "mean `dims`?"),
 ]
 
 

@@ -77,13 +77,13 @@ def _strategies() -> dict[str, st.SearchStrategy[Any]]:
             tree["fabric"] = fabric
             tree["schedule"].pop("algorithms", None)
             tree["collective"][0].pop("dimensions", None)
-        return {**tree, "world": model}
+        return {**tree, "network_model": model}
 
     def step(tree: Any, model: str) -> Any:
-        return {**tree, "world": model}
+        return {**tree, "network_model": model}
 
     def traffic(fabric: Any, pattern: Any, model: str, size: str, seed: int) -> Any:
-        return of_traffic.scenario(fabric, {**pattern, "size": size}, seed, world=model)
+        return of_traffic.scenario(fabric, {**pattern, "size": size}, seed, network_model=model)
 
     steps = st.one_of(of_training.scenarios, of_training.transformers)
     return {

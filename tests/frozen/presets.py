@@ -73,14 +73,14 @@ def cases() -> Iterator[Case]:
                 jobs["traffic"] = TRAFFIC
             for job, keys in jobs.items() if dims or size <= LARGEST else ():
                 name = f"presets/fabrics/{fabric}/{model}/{job}"
-                yield scenario(name, {"fabric": fabric, **keys, "world": model})
+                yield scenario(name, {"fabric": fabric, **keys, "network_model": model})
     for workload in names(WORKLOADS, ".yaml"):
         for model in NETWORK_MODELS:
             tree = {
                 "fabric": TWO_LEVELS,
                 "workload": {"model": workload, "compute": {"device": "h100"}, "iterations": 1},
                 "schedule": {"policy": "baseline", "chunks": 1},
-                "world": model,
+                "network_model": model,
                 **({"packets": PACKETS} if model == "packets" else {}),
             }
             yield scenario(f"presets/workloads/{workload}/{model}", tree)

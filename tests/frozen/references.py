@@ -56,7 +56,7 @@ def _field(one: Path) -> Iterator[Case]:
     for path in files:
         commands: tuple[tuple[str, ...], ...] = ()
         if path.suffix == ".yaml" and _is_scenario(path):
-            models = ((), ("--set", "world=dims"), ("--set", "schedule.algorithms=auto"))
+            models = ((), ("--set", "network_model=dims"), ("--set", "schedule.algorithms=auto"))
             commands = tuple(("simulate", path.name, *more) for more in models)
         elif path.suffix in {".txt", ".json"}:
             read = (
@@ -83,7 +83,9 @@ def _graph(graph: Path, place: int) -> Case:
     tree = {"schema_version": 1, "fabric": fabric, "collective": collective}
     text = yaml.safe_dump({**tree, "schedule": {"chunks": 2}}, sort_keys=False)
     models = ("dims", ("links", "flows", "packets")[place % 3])
-    commands = tuple(("simulate", "scenario.yaml", "--set", f"world={one}") for one in models)
+    commands = tuple(
+        ("simulate", "scenario.yaml", "--set", f"network_model={one}") for one in models
+    )
     return Case(f"reference/graphs/{graph.stem}", commands, {"scenario.yaml": text}, (graph,))
 
 
@@ -94,7 +96,9 @@ def _astra_sim(samples: Path) -> Iterator[Case]:
     for one in json.loads(expected.read_text(encoding="utf-8"))["cases"]:
         files = {kind: samples / one[kind] for kind in ("network", "system", "workload")}
         options = [word for kind, path in files.items() for word in (f"--{kind}", path.name)]
-        command = ("simulate", "--astra-sim", *options, *one["args"])
+        # The folder has the option's former name.
+        given = ("--network-model" if word == "--world" else word for word in one["args"])
+        command = ("simulate", "--astra-sim", *options, *given)
         yield Case(
             f"reference/astra-sim/{one['name'].replace('/', ' ')}",
             (command,),

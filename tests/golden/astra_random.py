@@ -53,7 +53,7 @@ def command(case: Path) -> list[str]:
     if groups.is_file():
         found += ["--comm-group", str(groups)]
     if told["aware"]:
-        found += ["--world", "links"]
+        found += ["--network-model", "links"]
     for key, option in (("cs", "comm-scale"), ("ks", "compute-scale"), ("passes", "num-passes")):
         if key in told:
             found += [f"--{option}", str(told[key])]

@@ -112,8 +112,16 @@ BAD = {
     "another run": (HEADER + THEMIS, ("--run", "themes"), "did you mean `themis`?"),
     "variants": (HEADER + THEMIS, ("--chunks", "4,8"), "means nothing beside a result"),
     "overrides": (HEADER + THEMIS, ("--set", "seed=1"), "means nothing beside a result"),
-    "two backends": (HEADER + THEMIS, ("--world", "dims,links", "--world", "x"), "one backend"),
-    "no backend": (HEADER + THEMIS, ("--world", "packets"), "not a world of dimensions"),
+    "two backends": (
+        HEADER + THEMIS,
+        ("--network-model", "dims,links", "--network-model", "x"),
+        "one backend",
+    ),
+    "no backend": (
+        HEADER + THEMIS,
+        ("--network-model", "packets"),
+        "not a network model of dimensions",
+    ),
 }
 
 

@@ -117,15 +117,17 @@ def expected(ranks: int) -> float:
 RUNS = [(2, "dims"), (4, "dims"), (4, "links"), (5, "links")]
 
 
-@pytest.mark.parametrize(("npus", "world"), RUNS)
-def test_its_messages_and_reductions_are_what_it_takes(custom, npus, world):
+@pytest.mark.parametrize(("npus", "network_model"), RUNS)
+def test_its_messages_and_reductions_are_what_it_takes(custom, npus, network_model):
     # On a ring messages meet nobody, and those of a trace wait at no endpoint.
-    assert total(custom(npus)(world=world)) == pytest.approx(expected(npus), rel=0.001)
+    assert total(custom(npus)(network_model=network_model)) == pytest.approx(
+        expected(npus), rel=0.001
+    )
 
 
 def test_an_all_to_all_of_a_ring_sends_each_block_by_itself(custom):
     keys = {"preferred-dataset-splits": 4, "all-to-all-implementation": ["ring"]}
-    case = custom(8, key=None, kind=6, **keys)(world="links")
+    case = custom(8, key=None, kind=6, **keys)(network_model="links")
     # ASTRA-sim 2.x's congestion-aware backend (518bd51) says 125,480 ns.
     assert total(case) == pytest.approx(125_480, rel=0.001)
 
@@ -134,7 +136,7 @@ def test_an_all_to_all_of_a_ring_sends_each_block_by_itself(custom):
 # (518bd51) says. In halving, a rank reduces what it sends on before it does; in a tree, what it
 # passes down goes through its memory, too.
 @pytest.mark.parametrize(
-    ("name", "world", "expected"),
+    ("name", "network_model", "expected"),
     [
         ("halvingDoubling", "dims", 69_898),
         ("halvingDoubling", "links", 104_070),
@@ -142,9 +144,9 @@ def test_an_all_to_all_of_a_ring_sends_each_block_by_itself(custom):
         ("doubleBinaryTree", "links", 608_855),
     ],
 )
-def test_reductions_wait_for_memory(custom, name, world, expected):
+def test_reductions_wait_for_memory(custom, name, network_model, expected):
     keys = {"preferred-dataset-splits": 2, "all-reduce-implementation": [name], "local-mem-bw": 50}
-    case = custom(8, key=None, topology="Switch", **keys)(world=world)
+    case = custom(8, key=None, topology="Switch", **keys)(network_model=network_model)
     assert total(case) == pytest.approx(expected, rel=0.005)
 
 

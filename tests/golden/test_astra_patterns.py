@@ -63,7 +63,7 @@ def on_a_ring(workload):
             "schema_version": 1,
             "fabric": {"name": "ring", "dimensions": [ring]},
             "workload": workload,
-            "world": "links",
+            "network_model": "links",
         }
     )
 
@@ -86,11 +86,11 @@ def test_a_pipeline_that_was_exported_takes_as_long_when_it_is_read(tmp_path):
     rings = {f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather")}
     (tmp_path / "s.json").write_text(json.dumps(keys | rings))
     case = read_case(tmp_path / "n.yml", system=tmp_path / "s.json", workload=tmp_path / "w")
-    assert case.scenario["world"] == "links"
+    assert case.scenario["network_model"] == "links"
     assert sum(steps(case.scenario)) == pytest.approx(sum(steps(scenario)), rel=0.05)
 
 
-def direct(npus: int, window: int | None, world: str, **keys) -> float:
+def direct(npus: int, window: int | None, network_model: str, **keys) -> float:
     """A collective of 1 MiB from everyone to everyone on a switch without contention, in ns."""
     switch = {"kind": "switch", "size": npus, "bandwidth": "50 GB/s", "latency": "700 ns"}
     fabric = {"name": "one", "dimensions": [switch | {"contention": "none"}]}
@@ -101,7 +101,7 @@ def direct(npus: int, window: int | None, world: str, **keys) -> float:
         "collective": {"size": "1 MiB"} | keys,
         "schedule": {"chunks": 1, "algorithms": ["direct"], "endpoint_delay": "100 ns"}
         | {"composition": "sequential"},
-        "world": world,
+        "network_model": network_model,
     }
     return allrail.simulate(scenario).time_us * 1e3
 
@@ -131,7 +131,7 @@ def test_a_window_as_wide_as_the_others_lets_each_half_message_leave_when_it_is_
             "fabric": {"name": "one", "dimensions": [switch], "memory_bandwidth": "20 GB/s"},
             "collective": {"kind": "all_reduce", "size": "1 MiB"},
             "schedule": {"chunks": 1, "algorithms": ["direct"], "composition": "sequential"},
-            "world": "links",
+            "network_model": "links",
         }
         if window:
             tree["fabric"]["window"] = window
@@ -160,15 +160,15 @@ def test_windows_of_a_file_are_one(tmp_path):
         "MICRO\n1\nlayer\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLREDUCE\t93184\t10\n"
     )
 
-    def read(name: str, **world: str):
+    def read(name: str, **network_model: str):
         (tmp_path / "s.txt").write_text(f"all-reduce-implementation: {name}\n")
         files = {"system": tmp_path / "s.txt", "workload": tmp_path / "w.txt"}
-        return read_case(tmp_path / "n.json", **files, **world)
+        return read_case(tmp_path / "n.json", **files, **network_model)
 
     assert read("direct3").scenario["fabric"]["window"] == 3
     # All at once they come at one time, but not where they share links.
     assert "window" not in read("direct").scenario["fabric"]
-    assert read("direct", world="links").scenario["fabric"]["window"] == 8
+    assert read("direct", network_model="links").scenario["fabric"]["window"] == 8
     assert "window" not in read("ring").scenario["fabric"]
     with pytest.raises(InputError, match="direct0"):
         read("direct0")

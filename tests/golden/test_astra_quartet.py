@@ -82,9 +82,9 @@ def refused(read, **options) -> str:
 
 def test_alike_ranks_are_a_class_and_links_are_asked_for(quartet):
     read = quartet()
-    assert read().scenario["world"] == "dims"
+    assert read().scenario["network_model"] == "dims"
     unaware = allrail.simulate(read().scenario).to_dict()["steps_us"]
-    aware = allrail.simulate(read(world="links").scenario).to_dict()["steps_us"]
+    aware = allrail.simulate(read(network_model="links").scenario).to_dict()["steps_us"]
     # A ring's messages cross one link each and meet nobody.
     assert sum(aware) == pytest.approx(sum(unaware), rel=0.005)
 

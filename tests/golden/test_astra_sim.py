@@ -22,7 +22,7 @@ def exercise_case(exercise, **options):
         FOLDER / exercise.network,
         system=FOLDER / exercise.system,
         workload=FOLDER / "all_reduce.txt",
-        world=exercise.world,
+        network_model=exercise.network_model,
         **({"comm_scale": 1024.0} | options),
     )
 
@@ -80,7 +80,7 @@ def test_astra_sims_samples(astra_case):
             workload=folder / astra_case["workload"],
             comm_scale=float(arguments.get("--comm-scale", 1)),
             compute_scale=float(arguments.get("--compute-scale", 1)),
-            world=arguments.get("--world", "dims"),
+            network_model=arguments.get("--network-model", "dims"),
         )
 
     case = read()
@@ -201,7 +201,7 @@ class TestNetwork:
         # 4 chunks, 14 steps each: 32 KiB at 50 GiB/s and 500 ns, in whole ns; 15 delays of 10 ns.
         assert result.time_us == 4 * (14 * (610 + 500) + 15 * 10) / 1e3
         assert not result.below_physical_bound
-        links = read(files, network="ring.yml", system="system.json", world="links")
+        links = read(files, network="ring.yml", system="system.json", network_model="links")
         assert links.scenario["schedule"]["algorithms"] == ["ring_unidirectional"]
         assert dimensions(links)[0]["links"] == 2
         assert allrail.simulate(links.scenario).time_us == pytest.approx(result.time_us, rel=1e-3)
@@ -214,7 +214,9 @@ class TestNetwork:
             "direct_direct_direct",
         )
         assert {one["contention"] for one in dimensions(read(files))} == {"none"}
-        assert {one["contention"] for one in dimensions(read(files, world="links"))} == {"shared"}
+        assert {one["contention"] for one in dimensions(read(files, network_model="links"))} == {
+            "shared"
+        }
 
 
 class TestSystem:
@@ -228,7 +230,9 @@ class TestSystem:
             "zero",
             "astra_sim",
         )
-        links = read(files, system="3d_switch_themis.txt", world="links").scenario["schedule"]
+        links = read(files, system="3d_switch_themis.txt", network_model="links").scenario[
+            "schedule"
+        ]
         assert links["order"] == "smallest_first"
         edit(files / "3d_switch_baseline.txt", "localBWAware", "baseline")
         assert read(files).scenario["schedule"]["composition"] == "sequential"

@@ -73,7 +73,7 @@ class TestSimulate:
             "bound_time_us",
             "utilisation",
             "bytes_per_npu",
-            "world",
+            "network_model",
             "seed",
             "calibrated",
             "host",
@@ -96,12 +96,17 @@ class TestSimulate:
         texts = {allrail_cli("simulate", "scenario.yaml").stdout for _ in range(3)}
         assert len(texts) == 1
 
-    def test_names_the_world_and_that_nobody_calibrated(self, allrail_cli):
-        for world in ("dims", "links"):
+    def test_names_the_network_model_and_that_nobody_calibrated(self, allrail_cli):
+        for network_model in ("dims", "links"):
             outcome = allrail_cli(
-                "simulate", "scenario.yaml", "--set", "fabric=dgx2", "--world", world
+                "simulate",
+                "scenario.yaml",
+                "--set",
+                "fabric=dgx2",
+                "--network-model",
+                network_model,
             )
-            assert f"world `{world}`" in outcome.stdout
+            assert f"network model `{network_model}`" in outcome.stdout
             assert "uncalibrated" in outcome.stdout
 
     def test_set_reaches_into_presets_and_lists(self, allrail_cli):
@@ -237,7 +242,7 @@ def test_ctrl_c_leaves_no_files(folder):
     process = subprocess.Popen(
         [
             *ALLRAIL,
-            *("simulate", "scenario.yaml", "--world", "links", "--out", "out"),
+            *("simulate", "scenario.yaml", "--network-model", "links", "--out", "out"),
             *more,
             *("--set", "schedule.chunks=512"),
         ],

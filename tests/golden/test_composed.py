@@ -1,4 +1,4 @@
-"""Composed networks in all worlds: collectives and training steps on one fabric."""
+"""Composed networks in all network models: collectives and training steps on one fabric."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ POD = {
     "ports": "by_rail",
     "outside": {"topology": "fat_tree", "npus": 16, "levels": 2, "switch_radix": 8},
 }
-WORLDS = ("dims", "links", "flows", "packets")
+NETWORK_MODELS = ("dims", "links", "flows", "packets")
 
 
-def scenario(world: str, **more) -> dict:
-    return {"schema_version": 1, "fabric": POD, "world": world, **more}
+def scenario(network_model: str, **more) -> dict:
+    return {"schema_version": 1, "fabric": POD, "network_model": network_model, **more}
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_collectives_take_the_inside_and_the_outside(world):
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
+def test_collectives_take_the_inside_and_the_outside(network_model):
     """Of an all-reduce on both, a quarter leaves the domains."""
     collective = {"kind": "all_reduce", "size": "16 MiB"}
-    result = allrail.simulate(scenario(world, collective=collective)).to_dict()
+    result = allrail.simulate(scenario(network_model, collective=collective)).to_dict()
     # 3/4 of 16 MiB twice at 400 GB/s inside, the same of 4 MiB at 50 GB/s outside, side by side.
     assert 125.8 < result["time_us"] < 62.9 + 125.8 + 60
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_training_steps_run(world):
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
+def test_training_steps_run(network_model):
     workload = {
         "model": "vgg16",
         "parallelism": {"dp": 16},
@@ -38,7 +38,7 @@ def test_training_steps_run(world):
         "iterations": 2,
         "compute": {"peak": "100000 TFLOP/s", "efficiency": 1.0},  # next to no time
     }
-    result = allrail.simulate(scenario(world, workload=workload)).to_dict()
+    result = allrail.simulate(scenario(network_model, workload=workload)).to_dict()
     # 553 MB of gradients, 3/4 of a quarter of them twice at 50 GB/s.
     assert 4150 < result["exposed_us"]["data"] < 4180
 
@@ -65,13 +65,13 @@ OUTSIDES = {
 }
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
 @pytest.mark.parametrize("outside", OUTSIDES)
-def test_any_graph_outside_runs(world, outside):
+def test_any_graph_outside_runs(network_model, outside):
     """Collectives and layouts, of which one leaves NPUs over."""
     domains, keys = OUTSIDES[outside]
     fabric = {**POD, "domains": domains, "ports": "by_domain", "outside": keys}
-    tree = {"schema_version": 1, "fabric": fabric, "world": world}
+    tree = {"schema_version": 1, "fabric": fabric, "network_model": network_model}
     collective = {"kind": "all_gather", "size": "1 MiB"}
     result = allrail.simulate({**tree, "collective": collective})
     assert result.time_us > result.bound_time_us
@@ -122,7 +122,7 @@ def test_a_plan_of_a_network_without_dimensions_is_kept(folder, allrail_cli, fab
 
 
 @pytest.mark.parametrize("fabric", ["dgx-h100", "dgx-b200", "gb200-nvl72", "tpu-v5p-cube"])
-def test_presets_train_in_all_worlds(fabric):
+def test_presets_train_in_all_network_models(fabric):
     """A job that communicates little takes as long on dimensions as on their cables."""
     workload = {
         "model": "vgg16",
@@ -133,9 +133,14 @@ def test_presets_train_in_all_worlds(fabric):
     }
     packets = {"packet": "1 MiB", "buffer": "8 MiB"}
     times = {}
-    for world in WORLDS:
-        tree = {"schema_version": 1, "fabric": fabric, "world": world, "workload": workload}
-        if world == "packets":
+    for network_model in NETWORK_MODELS:
+        tree = {
+            "schema_version": 1,
+            "fabric": fabric,
+            "network_model": network_model,
+            "workload": workload,
+        }
+        if network_model == "packets":
             tree["packets"] = packets
-        times[world] = allrail.simulate(tree).step_time_us
+        times[network_model] = allrail.simulate(tree).step_time_us
     assert max(times.values()) < 1.1 * min(times.values()), times

@@ -73,10 +73,10 @@ def test_a_collective_starts_when_ranks_have_agreed() -> None:
     assert agreed.coordinators.bytes - 8 * agreed.coordinators.messages == 200
 
 
-@pytest.mark.parametrize("world", ["dims", "links", "flows", "packets"])
-def test_it_is_the_same_in_every_network_model(world: str) -> None:
-    free = allrail.simulate({**alone(coordination=None), "world": world})
-    agreed = allrail.simulate({**ALONE, "world": world})
+@pytest.mark.parametrize("network_model", ["dims", "links", "flows", "packets"])
+def test_it_is_the_same_in_every_network_model(network_model: str) -> None:
+    free = allrail.simulate({**alone(coordination=None), "network_model": network_model})
+    agreed = allrail.simulate({**ALONE, "network_model": network_model})
     assert agreed.collectives[0].agreed_us == pytest.approx(23, abs=1e-5)
     assert agreed.time_us == pytest.approx(free.time_us + 23 - 12, abs=1e-5)
 

@@ -38,7 +38,7 @@ COLLECTIVE = {
     },
     "collective": {"kind": "all_reduce", "size": "1 GiB"},
     "schedule": {"policy": "themis", "chunks": 512},
-    "world": "links",
+    "network_model": "links",
 }
 STEP = {
     "schema_version": 1,
@@ -55,14 +55,14 @@ FILES = {
     "traffic.yaml": {
         "schema_version": 1,
         "fabric": "hx2mesh-1k",
-        "world": "packets",
+        "network_model": "packets",
         "traffic": {"pattern": "all_to_all", "size": "64 MiB"},
     },
     "search.yaml": {
         **COLLECTIVE,
         "fabric": "tutorial-8x8x8",
         "schedule": {"policy": "search", "chunks": 2048},
-        "world": "dims",
+        "network_model": "dims",
     },
     "step.yaml": STEP,
     "study.yaml": {

@@ -138,7 +138,7 @@ def test_a_profile_of_pytorch_is_counted_and_runs(folder, allrail_cli):
     assert json.loads(run.stdout)["compute_us"] == pytest.approx(100)
 
 
-def profile(folder, name, world, kernels, rank=0):
+def profile(folder, name, network_model, kernels, rank=0):
     """A trace of PyTorch's profiler: kernels as (name, stream, start, length, arguments)."""
     events = [
         {
@@ -151,7 +151,7 @@ def profile(folder, name, world, kernels, rank=0):
         }
         for kernel, stream, start, length, said in kernels
     ]
-    tree = {"distributedInfo": {"rank": rank, "world_size": world}, "traceEvents": events}
+    tree = {"distributedInfo": {"rank": rank, "world_size": network_model}, "traceEvents": events}
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(json.dumps(tree))
 
@@ -170,9 +170,9 @@ def test_what_is_not_understood_is_exposed_communication_and_no_compute(folder, 
 
 
 @pytest.mark.parametrize("name", ["plain", "with a space", "it's"])
-@pytest.mark.parametrize("world", [1, 4])
-def test_the_command_that_is_printed_runs(folder, allrail_cli, name, world):
-    profile(folder, f"{name}.json", world, [("gemm", 7, 0, 100, {})])
+@pytest.mark.parametrize("network_model", [1, 4])
+def test_the_command_that_is_printed_runs(folder, allrail_cli, name, network_model):
+    profile(folder, f"{name}.json", network_model, [("gemm", 7, 0, 100, {})])
     outcome = allrail_cli("import", f"{name}.json", "-o", f"out {name}")
     printed = outcome.stdout.splitlines()[-1]
     assert printed.startswith("# run it: allrail simulate ")
@@ -237,10 +237,10 @@ def test_a_full_disk_leaves_no_half_trace(folder, command):
 
 
 def test_a_smaller_trace_replaces_a_larger_one(folder, allrail_cli):
-    for world in (8, 2):
-        profile(folder, "r.json", world, [("gemm", 7, 0, 100, {})])
+    for network_model in (8, 2):
+        profile(folder, "r.json", network_model, [("gemm", 7, 0, 100, {})])
         told = json.loads(allrail_cli("import", "r.json", "-o", "out", "--json").stdout)
-        assert len(list((folder / "out").glob("r.*.et"))) == world
+        assert len(list((folder / "out").glob("r.*.et"))) == network_model
         assert allrail_cli("simulate", told["scenario"]).status == 0
 
 

@@ -21,6 +21,7 @@ COLLECTIVE = {
 STEP = {
     "schema_version": 1,
     "fabric": "2D-SW_SW",
+    "network_model": "dims",
     "workload": {
         "model": "vgg16",
         "batch_per_replica": 1,
@@ -69,17 +70,23 @@ def test_a_key(before, now, allrail_cli, tmp_path):
     assert f'"{now}"' in text
     assert f'"{before}"' not in text
     file = tmp_path / "s.yaml"
+    path = f"workload.{before}" if now in STEP["workload"] else before
+    value = {**STEP, **STEP["workload"]}[now]
     file.write_text(yaml.safe_dump(STEP).replace(f"{now}:", f"{before}:"))
     line = next(
-        number for number, text in enumerate(file.read_text().splitlines(), 1) if before in text
+        number
+        for number, text in enumerate(file.read_text().splitlines(), 1)
+        if f"{before}:" in text
     )
     told = allrail_cli("simulate", str(file))
     assert told.status == 2
-    where = f"error: {file}:{line}: `workload.{before}` is `1`"
+    where = f"error: {file}:{line}: `{path}` is `{value}`"
     hint = f"hint: it was renamed: write `{now}`"
     assert told.stderr == f"{where}: there is no such key\n\n{hint}\n"
     file.write_text(yaml.safe_dump(STEP))
-    assert hint in allrail_cli("simulate", str(file), "--set", f"workload.{before}=2").stderr
+    assert hint in allrail_cli("simulate", str(file), "--set", f"{path}={value}").stderr
+    if now not in STEP["workload"]:
+        return
     model = {"layers": [{"name": "a", "parameters": 1, "flops": 1}]}
     file = tmp_path / "model.yaml"
     file.write_text(yaml.safe_dump({"model": model, "defaults": {before: 1}}))
@@ -88,8 +95,8 @@ def test_a_key(before, now, allrail_cli, tmp_path):
 
 
 OTHER = [
-    ({"network_model": "dims"}, "network_model", "did you mean `world`?"),
-    ({"backend": "links"}, "backend", "did you mean `world`?"),
+    ({"world": "dims"}, "world", "it was renamed: write `network_model`"),
+    ({"backend": "links"}, "backend", "did you mean `network_model`?"),
     ({"topology": "2D-SW_SW"}, "topology", "did you mean `fabric`?"),
     ({"training": {"model": "vgg16"}}, "training", "did you mean `workload`?"),
     ({"collectives": {}}, "collectives", "did you mean `collective`?"),
@@ -121,7 +128,7 @@ def test_a_word_for_a_key(more, field, hint):
     [
         ({"dp": 8}, "workload.dp", "did you mean `workload.parallelism.dp`?"),
         ({"batch": 8}, "workload.batch", "did you mean"),
-        ({"world": "dims"}, "workload.world", "did you mean `world`?"),
+        ({"network_model": "dims"}, "workload.network_model", "did you mean `network_model`?"),
     ],
 )
 def test_a_key_at_another_place(tree, field, hint):

@@ -31,7 +31,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 class FakeCore:
-    """Answers with the published shares, times a factor a world.
+    """Answers with the published shares, times a factor a network model.
 
     Attributes:
         asked: The scenarios that it was given, as JSON.
@@ -52,24 +52,24 @@ class FakeCore:
             fabric = f"hx{fabric['board'][0]}mesh-1k"
         cluster = PUBLISHED[fabric]
         npus = count(cluster.fabric)["npus"]
-        world, pattern = scenario["world"], traffic["pattern"]
-        factor = self._factors.get(world, 1.0)
+        network_model, pattern = scenario["network_model"], traffic["pattern"]
+        factor = self._factors.get(network_model, 1.0)
         result: dict[str, Any] = {
             "pattern": pattern,
-            "world": world,
+            "network_model": network_model,
             "npus": npus,
             "size_bytes": _core.parse_quantity("size", traffic["size"]),
             "time_us": 1.0,
             "share_of_injection": factor * cluster.all_to_all / 100,
             "injection_gbps": 6400.0,
             "paths": traffic.get("paths"),
-            "built": {"buffer_bytes": 32_000_000 if world == "packets" else None},
+            "built": {"buffer_bytes": 32_000_000 if network_model == "packets" else None},
             "host": {"wall_ms": 1.0},
         }
         if pattern == "all_to_all":
             wanted = traffic["phases"]
             result["phases"] = npus - 1
-            result["phase_barrier"] = traffic.get("phase_barrier", world == "flows")
+            result["phase_barrier"] = traffic.get("phase_barrier", network_model == "flows")
             result["phases_simulated"] = npus - 1 if wanted == "all" else wanted
         if pattern == "all_reduce":
             result["share_of_optimum"] = factor * cluster.all_reduce / 100
@@ -80,7 +80,7 @@ class FakeCore:
             names = ("min", "p1", "median", "p99", "max", "mean")
             values = (800.0, 800.0, 3200.0, 6400.0, 6400.0, 3600.0)
             result["npu_bandwidth_gbps"] = dict(zip(names, values, strict=True))
-        if world == "packets":
+        if network_model == "packets":
             result["packets"], result["packet_hops"] = 1000, 4000
         return result
 
@@ -211,7 +211,7 @@ def test_what_was_chosen_with_the_shares_in_view_says_so(whole):
 
 
 def test_claims_about_jobs_are_judged_on_all_distributions(whole):
-    some = Scope(sizes=("small",), worlds=(), curves=False)
+    some = Scope(sizes=("small",), network_models=(), curves=False)
     for factor, ok in ((1.0, True), (0.96, False)):
         outcome = hammingmesh.run(some, simulate=FakeCore(place=factor), cache=False)
         claims = rows(outcome, "use, sorted")
@@ -266,9 +266,9 @@ def test_every_number_says_how_it_was_computed(whole):
     shares = [row for row in whole.rows if row.case.endswith(("flows", "packets"))]
     assert len(shares) > 48
     for row in shares:
-        world = row.case.rsplit(" ", 1)[1]
-        assert row.how.startswith(world)
-        assert ("buffers 32 MB" in row.how) is (world == "packets")
+        network_model = row.case.rsplit(" ", 1)[1]
+        assert row.how.startswith(network_model)
+        assert ("buffers 32 MB" in row.how) is (network_model == "packets")
         if "all-to-all" in row.case:
             assert "phases" in row.how
         if "HyperX" in row.case:
@@ -394,9 +394,9 @@ def test_progress_rises_to_the_whole():
 def test_the_scope_says_what_is_simulated():
     everything = cases_of(Scope())
     assert {case.cluster for case in everything} == set(TABLE_TWO)
-    assert all(case.world == "flows" for case in everything if case.cluster.size == "large")
-    flows = cases_of(Scope(worlds=("flows",)))
-    assert {case.world for case in flows} == {"flows"}
+    assert all(case.network_model == "flows" for case in everything if case.cluster.size == "large")
+    flows = cases_of(Scope(network_models=("flows",)))
+    assert {case.network_model for case in flows} == {"flows"}
     assert set(flows) < set(everything)
     tabled = [c for c in cases_of(Scope(phases=None)) if c.pattern == "all_to_all"]
     phases = {case.scenario["traffic"]["phases"] for case in tabled if case.barrier is not False}
@@ -414,7 +414,7 @@ def test_the_command_prints_the_table_and_fails_if_a_number_is_out(allrail_cli, 
         options = (
             "--cluster",
             "small",
-            "--world",
+            "--network-model",
             "flows",
             "--no-figures",
             "--no-placement",

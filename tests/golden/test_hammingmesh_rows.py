@@ -36,7 +36,7 @@ from allrail_reproduce.work import core_simulate
 FILE = Path(__file__).parent / "hammingmesh_rows.csv"
 SAME = 5e-4
 """Relative: what is written has six digits, and some numbers are of a search."""
-SCOPE = Scope(worlds=("flows",), curves=False, jobs=False)
+SCOPE = Scope(network_models=("flows",), curves=False, jobs=False)
 
 
 def told(done: int, total: int) -> None:

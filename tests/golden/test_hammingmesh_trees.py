@@ -52,7 +52,7 @@ def test_prices_are_the_papers_and_go_with_what_is_bought():
 def test_every_case_is_a_scenario():
     for case in (case for one in NETWORKS for case in cases_of(one)):
         assert Traffic.model_validate(case.scenario["traffic"])
-        assert case.scenario["world"] in ("flows", "packets")
+        assert case.scenario["network_model"] in ("flows", "packets")
         assert case.weight <= 60
     assert len({json.dumps(case.scenario) for one in NETWORKS for case in cases_of(one)}) == sum(
         len(cases_of(one)) for one in NETWORKS
@@ -90,7 +90,7 @@ def test_the_command_says_which_part_it_computes(allrail_cli, monkeypatch):
 
 
 def share(fabric: dict, **traffic) -> float:
-    scenario = {"schema_version": 1, "fabric": fabric, "traffic": traffic, "world": "flows"}
+    scenario = {"schema_version": 1, "fabric": fabric, "traffic": traffic, "network_model": "flows"}
     return float(allrail.simulate(scenario).to_dict()["share_of_injection"])
 
 

@@ -79,7 +79,7 @@ def test_components_are_nodes_and_edges_are_cables(fabric):
 def test_a_collective_runs_on_it(fabric, tmp_path):
     (tmp_path / "step.yaml").write_text(
         "schema_version: 1\nfabric: fabric.yaml\ncollective: {kind: all_reduce, size: 64 MiB}\n"
-        "world: flows\n"
+        "network_model: flows\n"
     )
     result = allrail.simulate(tmp_path / "step.yaml")
     # Half of the buffer twice over the four NICs of 400 Gb/s between the hosts: 335.5 µs at least.

@@ -436,7 +436,7 @@ def test_overrides_are_of_every_layout_and_of_what_is_written(folder, allrail_cl
     [
         ("workload.parallelism.tp=8", "`--fix tp=...`"),
         ("workload.precision=fp16", "`--precision`"),
-        ("world=links", "leave it out"),
+        ("network_model=links", "leave it out"),
     ],
 )
 def test_what_is_searched_is_not_overridden(allrail_cli, path, hint):

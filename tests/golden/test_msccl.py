@@ -109,7 +109,7 @@ def gather(ranks: int) -> str:
 def run(tmp_path):
     """Runs one collective of a trace as a program; returns µs."""
 
-    def run(text, *, ranks=4, kind="all_reduce", world="dims", under=None, named="own.xml"):
+    def run(text, *, ranks=4, kind="all_reduce", network_model="dims", under=None, named="own.xml"):
         (tmp_path / "own.xml").write_text(text)
         number, _ = KINDS[kind]
         # The bytes that a rank brings.
@@ -125,7 +125,7 @@ def run(tmp_path):
         scenario = {
             "schema_version": 1,
             "fabric": {"dimensions": [dimension]},
-            "world": world,
+            "network_model": network_model,
             "workload": {"model": {"trace": trace}, "iterations": 1},
         }
         return allrail.simulate(scenario).step_time_us
@@ -133,14 +133,16 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("world", ["dims", "links"])
+@pytest.mark.parametrize("network_model", ["dims", "links"])
 @pytest.mark.parametrize("ranks", [2, 4, 5])
-def test_a_ring_takes_what_a_ring_takes(run, ranks, world):
+def test_a_ring_takes_what_a_ring_takes(run, ranks, network_model):
     steps = 2 * (ranks - 1)
     # On the switch's two links of `links` a message is sent twice.
-    times = 2 if world == "links" else 1
+    times = 2 if network_model == "links" else 1
     expected = steps * (times * -(-SIZE // ranks) / 100e3 + 1)
-    assert run(ring(ranks), ranks=ranks, world=world) == pytest.approx(expected, rel=1e-6)
+    assert run(ring(ranks), ranks=ranks, network_model=network_model) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_all_pairs_send_every_buffer_to_everyone(run):
@@ -265,7 +267,7 @@ def test_astra_sim_s_key_takes_one(tmp_path):
         options = {"comm_type": 0, "comm_size": SIZE}
         chakra.write(tmp_path / f"w.{rank}.et", [chakra.node(3, chakra.COLLECTIVE, **options)])
     files = {"system": tmp_path / "system.json", "workload": tmp_path / "w"}
-    case = read_case(tmp_path / "network.yml", **files, world="dims")
+    case = read_case(tmp_path / "network.yml", **files, network_model="dims")
     # Six steps of a quarter at 50 GiB/s, over the switch's two links of 500 ns.
     expected = 6 * (SIZE / 4 / (50 * 2**30) * 1e6 + 1)
     step = allrail.simulate(case.scenario).step_time_us

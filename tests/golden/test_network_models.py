@@ -25,7 +25,7 @@ def field(name):
 
 
 def time(path, sets):
-    return allrail.simulate(path, sets={"world": "dims", **sets}).time_us
+    return allrail.simulate(path, sets={"network_model": "dims", **sets}).time_us
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_torus_with_a_twist_has_the_cables_of_the_graph(tmp_path):
     one = {
         "schema_version": 1,
         "traffic": {"pattern": "all_to_all", "size": "1 MiB"},
-        "world": "flows",
+        "network_model": "flows",
     }
     times = [allrail.simulate({**one, "fabric": fabric}) for fabric in (graph, torus)]
     assert times[0].time_us == pytest.approx(times[1].time_us, rel=1e-6)
@@ -71,9 +71,11 @@ def test_a_torus_with_a_twist_has_the_cables_of_the_graph(tmp_path):
         "collective": {"kind": "all_reduce", "size": "256 MiB"},
         "schedule": {"policy": "baseline", "chunks": 4},
     }
-    for world in ("dims", "flows"):
+    for network_model in ("dims", "flows"):
         of_torus, of_graph = (
-            allrail.simulate({**collective, "fabric": fabric, "world": world}).time_us
+            allrail.simulate(
+                {**collective, "fabric": fabric, "network_model": network_model}
+            ).time_us
             for fabric in (torus, graph)
         )
         assert of_torus < of_graph
@@ -86,7 +88,7 @@ def test_paths_of_a_collective_s_messages_can_be_named(allrail_cli, tmp_path, mo
         "fabric": {"topology": "mesh", "shape": [4, 4]},
         "collective": {"kind": "all_to_all", "size": "4 MiB"},
         "schedule": {"algorithms": ["direct"], "chunks": 1},
-        "world": "flows",
+        "network_model": "flows",
     }
     times = {
         paths: allrail.simulate({**one, "messages": {"paths": paths}}).time_us
@@ -94,11 +96,11 @@ def test_paths_of_a_collective_s_messages_can_be_named(allrail_cli, tmp_path, mo
     }
     assert times["single"] > 1.01 * times["minimal"]
     assert allrail.simulate(one).time_us == times["minimal"]
-    for messages, world, told in (
+    for messages, network_model, told in (
         ({"paths": "single"}, "dims", "only `flows` splits messages over paths"),
         ({"steady": True}, "flows", "only a `workload` has it"),
     ):
-        wrong = {**one, "messages": messages, "world": world}
+        wrong = {**one, "messages": messages, "network_model": network_model}
         (tmp_path / "one.yaml").write_text(yaml.safe_dump(wrong))
         outcome = allrail_cli("simulate", "one.yaml")
         assert outcome.status == 2

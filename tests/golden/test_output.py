@@ -137,7 +137,7 @@ LONG = {
     "traffic": {
         "schema_version": 1,
         "fabric": "hx2mesh-1k",
-        "world": "packets",
+        "network_model": "packets",
         "traffic": {"pattern": "all_to_all", "size": "64 MiB"},
     },
 }

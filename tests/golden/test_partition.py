@@ -2,8 +2,8 @@
 
 Four workers on one switch train VGG-16 and ResNet-50; computing takes as long as exchanging, where
 the size of pieces matters most. A piece costs 100 us, as measured with real processes; the credit
-is the runtime's. In the world `dims`, at four rates, no size may be much quicker than what the job
-chooses. The formula has one free factor, which was chosen with these results in view.
+is the runtime's. In the network model `dims`, at four rates, no size may be much quicker than what
+the job chooses. The formula has one free factor, which was chosen with these results in view.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ def test_every_placed_job_runs_in_both_network_models():
     where = whereabouts(MESH, mix=SHAPES)
     for job in where.jobs:
         flows, packets = (
-            allrail.simulate(where.scenario(job, world=world)).step_time_us
-            for world in ("flows", "packets")
+            allrail.simulate(where.scenario(job, network_model=network_model)).step_time_us
+            for network_model in ("flows", "packets")
         )
         assert packets == pytest.approx(flows, rel=0.1)
 

@@ -83,7 +83,7 @@ class TestCache:
             {"fabric.dimensions[1].in_network_reduction": True},
             {"schedule.algorithms": ["ring", "halving_doubling", "halving_doubling"]},
             # Where `search` judges its candidates.
-            {"world": "links"},
+            {"network_model": "links"},
         ],
         ids=str,
     )

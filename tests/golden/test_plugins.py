@@ -54,10 +54,15 @@ def test_it_plans_as_its_twin_does(kind):
     assert ours.plans[0]["policy"] == "twin"
 
 
-@pytest.mark.parametrize("world", ["dims", "links", "flows"])
-def test_it_takes_the_time_of_its_twin(world):
+@pytest.mark.parametrize("network_model", ["dims", "links", "flows"])
+def test_it_takes_the_time_of_its_twin(network_model):
     fabric = {f"fabric.dimensions[{d}].size": 4 for d in range(3)}
-    sets = {**fabric, "world": world, "schedule.chunks": 8, "schedule.order": "fifo"}
+    sets = {
+        **fabric,
+        "network_model": network_model,
+        "schedule.chunks": 8,
+        "schedule.order": "fifo",
+    }
     times = {
         policy: allrail.simulate("scenario.yaml", sets={**sets, "schedule.policy": policy}).time_us
         for policy in ("baseline", "twin", "themis")

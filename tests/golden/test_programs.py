@@ -1,4 +1,4 @@
-"""MSCCL's programs (XML) as the algorithms of dimensions: in every world, in plans, in jobs."""
+"""MSCCL's programs (XML) as algorithms of dimensions: in every network model, plan and job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ msccl = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(msccl)
 """Writes programs."""
 
-WORLDS = ("dims", "links", "flows", "packets")
+NETWORK_MODELS = ("dims", "links", "flows", "packets")
 
 
 @pytest.fixture
@@ -64,20 +64,22 @@ def refused(*arguments, **options) -> str:
 
 
 @pytest.mark.parametrize("kind", ["ring", "switch", "fully_connected"])
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_ring_takes_what_our_ring_takes(folder, world, kind):
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
+def test_a_ring_takes_what_our_ring_takes(folder, network_model, kind):
     named = [
-        allrail.simulate(scenario(folder, [name], kinds=[kind]), sets={"world": world})
+        allrail.simulate(
+            scenario(folder, [name], kinds=[kind]), sets={"network_model": network_model}
+        )
         for name in ("ring.xml", "ring_unidirectional")
     ]
     assert named[0].time_us == pytest.approx(named[1].time_us, rel=1e-9)
     assert named[0].dimensions[0].algorithm == "ring.xml"
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_others_run_in_every_world(folder, world):
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
+def test_others_run_in_every_network_model(folder, network_model):
     for name, bytes_sent in (("pairs.xml", 3 * (4 << 20)), ("gather.xml", 3 << 20)):
-        result = allrail.simulate(scenario(folder, [name]), sets={"world": world})
+        result = allrail.simulate(scenario(folder, [name]), sets={"network_model": network_model})
         assert result.dimensions[0].bytes_per_npu == bytes_sent
 
 
@@ -143,11 +145,17 @@ def test_a_training_step_takes_one_for_its_kind_of_collective(folder):
     }
     times = {}
     for name in (str(folder / "ring.xml"), "ring_unidirectional"):
-        for world in ("dims", "links"):
-            sets = {"schedule.algorithms_by_operation": {"all_reduce": [name]}, "world": world}
-            times[name, world] = allrail.simulate(tree, sets=sets).step_time_us
-    for world in ("dims", "links"):
-        ours, own = times["ring_unidirectional", world], times[str(folder / "ring.xml"), world]
+        for network_model in ("dims", "links"):
+            sets = {
+                "schedule.algorithms_by_operation": {"all_reduce": [name]},
+                "network_model": network_model,
+            }
+            times[name, network_model] = allrail.simulate(tree, sets=sets).step_time_us
+    for network_model in ("dims", "links"):
+        ours, own = (
+            times["ring_unidirectional", network_model],
+            times[str(folder / "ring.xml"), network_model],
+        )
         assert own == pytest.approx(ours, rel=1e-6)
 
 

@@ -34,12 +34,12 @@ STEP = {
         "compute": {"device": "h100"},
         "parallelism": {"tp": 8, "pp": 8, "dp": 16, "microbatches": 64},
     },
-    "world": "links",
+    "network_model": "links",
 }
 TRAFFIC = {
     "schema_version": 1,
     "fabric": "hx2mesh-1k",
-    "world": "packets",
+    "network_model": "packets",
     "traffic": {"pattern": "all_to_all", "size": "64 MiB"},
 }
 SEARCH = {
@@ -49,7 +49,7 @@ SEARCH = {
         {"kind": "all_reduce", "size": f"{size} GiB", "start": f"{size} s"} for size in range(1, 99)
     ],
     "schedule": {"policy": "search", "chunks": 2048},
-    "world": "dims",
+    "network_model": "dims",
 }
 MESH = {
     "schema_version": 1,
@@ -67,7 +67,7 @@ FILES = {
     "traffic.yaml": TRAFFIC,
     "search.yaml": SEARCH,
     "mesh.yaml": MESH,
-    "export.yaml": {**STEP, "world": "dims"},
+    "export.yaml": {**STEP, "network_model": "dims"},
     "study.yaml": {
         "schema_version": 1,
         "scenario": STEP,

@@ -87,7 +87,7 @@ def test_plans_fit_the_plan_schema(policy):
     [
         {"schema_version": 2},
         {"fabirc": "today"},
-        {"world": "dim"},
+        {"network_model": "dim"},
         {"seed": -1},
         {"schedule": {"policy": "best"}},
         {"collective": {"kind": "all_reduce"}},

@@ -40,8 +40,8 @@ STEP: dict[str, Any] = {
 DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "tensor-scheduling.md"
 
 
-def step_ms(world: str, ahead: str) -> str:
-    sets = {"world": world, "schedule.send_ahead": ahead}
+def step_ms(network_model: str, ahead: str) -> str:
+    sets = {"network_model": network_model, "schedule.send_ahead": ahead}
     return f"{allrail.simulate(STEP, sets=sets).step_time_us / 1e3:.1f}"
 
 
@@ -60,9 +60,9 @@ def test_a_buffer_of_megabytes_makes_priorities_blind(
     assert f"| {label} | {links} | {dims} | " in DOCS.read_text()
 
 
-@pytest.mark.parametrize("world", ["links", "dims"])
-def test_with_all_handed_over_a_priority_is_as_good_as_none(world: str) -> None:
+@pytest.mark.parametrize("network_model", ["links", "dims"])
+def test_with_all_handed_over_a_priority_is_as_good_as_none(network_model: str) -> None:
     fifo = {"policy": "fifo", "barrier": False}
-    sets = {"world": world, "schedule.tensor": fifo}
+    sets = {"network_model": network_model, "schedule.tensor": fifo}
     first_come = allrail.simulate(STEP, sets=sets).step_time_us / 1e3
-    assert float(step_ms(world, "1 PB")) == pytest.approx(first_come, rel=0.001)
+    assert float(step_ms(network_model, "1 PB")) == pytest.approx(first_come, rel=0.001)

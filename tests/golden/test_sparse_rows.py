@@ -25,7 +25,7 @@ LAYERS = [
 ]
 
 
-def scenario(*sparse, tensor=None, sizes=(4,), world="dims", **workload):
+def scenario(*sparse, tensor=None, sizes=(4,), network_model="dims", **workload):
     dimension = {"kind": "switch", "bandwidth": "100 MB/s", "latency": "1 us"}
     return {
         "schema_version": 1,
@@ -40,7 +40,7 @@ def scenario(*sparse, tensor=None, sizes=(4,), world="dims", **workload):
             **workload,
         },
         "schedule": {"chunks": 1, **({"tensor": tensor} if tensor else {})},
-        "world": world,
+        "network_model": network_model,
     }
 
 
@@ -101,10 +101,12 @@ def test_all_rows_without_places_are_a_dense_gradient_to_servers(policy):
     st.sampled_from(("dims", "links")),
     st.floats(0, 1),
 )
-def test_fewer_rows_never_take_more_time(counts, tensor, world, overlap):
-    world = "dims" if tensor else world
+def test_fewer_rows_never_take_more_time(counts, tensor, network_model, overlap):
+    network_model = "dims" if tensor else network_model
     few, many = (
-        simulated(words(rows=count, overlap=overlap), tensor=tensor, world=world).step_time_us
+        simulated(
+            words(rows=count, overlap=overlap), tensor=tensor, network_model=network_model
+        ).step_time_us
         for count in counts
     )
     assert few <= many * (1 + 1e-9)

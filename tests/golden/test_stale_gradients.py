@@ -25,7 +25,15 @@ def layer(name, forward, backward):
 
 
 def pipeline(
-    schedule, times, *, microbatches=8, bandwidth=FAST, dp=1, tensor=None, world="dims", **workload
+    schedule,
+    times,
+    *,
+    microbatches=8,
+    bandwidth=FAST,
+    dp=1,
+    tensor=None,
+    network_model="dims",
+    **workload,
 ):
     dimension = {"kind": "switch", "bandwidth": bandwidth, "latency": "0 s"}
     sizes = (STAGES, dp) if dp > 1 else (STAGES,)
@@ -48,7 +56,7 @@ def pipeline(
             **workload,
         },
         "schedule": {"chunks": 1, **({"tensor": tensor} if tensor else {})},
-        "world": world,
+        "network_model": network_model,
     }
 
 
@@ -82,8 +90,8 @@ passes = st.lists(
 @given(
     passes, st.sampled_from(STEADY), st.sampled_from((4, 7, 8)), st.sampled_from(("dims", "links"))
 )
-def test_a_steady_step_is_the_slowest_stage(times, schedule, microbatches, world):
-    keys = {"microbatches": microbatches, "world": world, "iterations": 6}
+def test_a_steady_step_is_the_slowest_stage(times, schedule, microbatches, network_model):
+    keys = {"microbatches": microbatches, "network_model": network_model, "iterations": 6}
     step = simulated(schedule, times, **keys).step_time_us
     slowest = max(sum(pair) for pair in times)
     # In flight at a stage are as many as there are stages from it on: where those behind it are

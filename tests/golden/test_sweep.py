@@ -159,7 +159,7 @@ class TestTable:
         one = allrail.simulate(BASE, sets={"collective.size": "100 MB"})
         row = table.row(3, named=True)
         assert (row["time_us"], row["utilisation"]) == (one.time_us, one.utilisation)
-        assert (row["chunks"], row["world"], row["error"]) == (8, "dims", None)
+        assert (row["chunks"], row["network_model"], row["error"]) == (8, "dims", None)
 
     def test_a_point_that_fails_is_a_row_with_its_error(self, swept):
         wrong = swept.table.filter(swept.table["error"].is_not_null())

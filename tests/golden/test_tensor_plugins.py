@@ -84,11 +84,12 @@ def _twins(folder):
         plugins.forget(name)
 
 
-@pytest.mark.parametrize("world", ["dims", "links", "flows"])
+@pytest.mark.parametrize("network_model", ["dims", "links", "flows"])
 @pytest.mark.parametrize("policy", ["twin", "core"])
-def test_it_takes_the_time_of_its_twin(policy, world):
+def test_it_takes_the_time_of_its_twin(policy, network_model):
     ours, theirs = (
-        allrail.simulate({**scenario(one), "world": world}) for one in (policy, "bytescheduler")
+        allrail.simulate({**scenario(one), "network_model": network_model})
+        for one in (policy, "bytescheduler")
     )
     assert ours.tensor_policy == policy
     # Who chooses as it goes has the order of its starts in the network, not priorities.

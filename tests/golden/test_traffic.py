@@ -16,13 +16,13 @@ schema_version: 1
 fabric: {topology: hammingmesh, board: [2, 2], grid: [16, 16], planes: 4, switch_radix: 64, rows: merged,
          link: {bandwidth: 400 Gb/s, latency: 20 ns}, board_link: {bandwidth: 400 Gb/s, latency: 1 ns}, taper: 0.0, failed_boards: []}
 traffic: {pattern: all_to_all, size: 1 MiB, phases: all, paths: ideal}
-world: flows
+network_model: flows
 """  # noqa: E501
 SMALL = {
     "schema_version": 1,
     "fabric": {"topology": "torus", "shape": [4, 4], "planes": 2},
     "traffic": {"pattern": "permutation", "size": "64 KiB"},
-    "world": "packets",
+    "network_model": "packets",
 }
 
 
@@ -48,22 +48,22 @@ def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
         "hx2mesh-1k",
     ],
 )
-@pytest.mark.parametrize("world", ["flows", "packets"])
-def test_every_fabric_takes_traffic(folder, allrail_cli, fabric, world):
+@pytest.mark.parametrize("network_model", ["flows", "packets"])
+def test_every_fabric_takes_traffic(folder, allrail_cli, fabric, network_model):
     traffic = "{pattern: all_to_all, size: 64 KiB, phases: 2 sampled}"
     (folder / "mine.yaml").write_text(
-        f"schema_version: 1\nfabric: {fabric}\ntraffic: {traffic}\nworld: {world}\n"
+        f"schema_version: 1\nfabric: {fabric}\ntraffic: {traffic}\nnetwork_model: {network_model}\n"
     )
     tree = json.loads(allrail_cli("simulate", "mine.yaml", "--json").stdout)
     assert 0 < tree["share_of_injection"] <= 1
     assert tree["built"]["npus"] == tree["npus"]
-    assert ("packet_hops" in tree) == (world == "packets")
-    assert ("packet_hops_per_s" in tree["host"]) == (world == "packets")
+    assert ("packet_hops" in tree) == (network_model == "packets")
+    assert ("packet_hops_per_s" in tree["host"]) == (network_model == "packets")
 
 
-def test_the_world_is_flows_if_left_out():
-    scenario = {key: value for key, value in SMALL.items() if key != "world"}
-    assert allrail.simulate(scenario).world == "flows"
+def test_the_network_model_is_flows_if_left_out():
+    scenario = {key: value for key, value in SMALL.items() if key != "network_model"}
+    assert allrail.simulate(scenario).network_model == "flows"
 
 
 def test_many_at_once_are_the_same_as_one_by_one():
@@ -91,7 +91,7 @@ def test_a_trace_file_is_its_messages(folder):
     inline = {**SMALL, "traffic": {"pattern": "trace", "messages": rows}}
     text = "schema_version: 1\nfabric: {topology: torus, shape: [4, 4], planes: 2}\n"
     (folder / "t.yaml").write_text(
-        text + "traffic: {pattern: trace, file: t.csv}\nworld: packets\n"
+        text + "traffic: {pattern: trace, file: t.csv}\nnetwork_model: packets\n"
     )
     filed, listed = allrail.simulate("t.yaml"), allrail.simulate(inline)
     assert filed.time_us == listed.time_us > 1.5
@@ -108,7 +108,7 @@ def test_out_writes_tables_and_a_picture(folder, allrail_cli):
     }
     with (folder / "out" / "npus.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 16
-    each = ("--each", "traffic.pattern=all_to_all", "--each", "world=flows,packets")
+    each = ("--each", "traffic.pattern=all_to_all", "--each", "network_model=flows,packets")
     assert allrail_cli("compare", "mine.json", *each, "--out", "out").status == 0
     # The picture of the first run is not one of the second.
     assert {path.name for path in (folder / "out").iterdir()} == {
@@ -123,7 +123,7 @@ def test_a_broadcast_by_hand(folder, allrail_cli):
         **SMALL,
         "fabric": {"topology": "torus", "shape": [4, 4], "planes": 2},
         "traffic": {"pattern": "broadcast", "size": "6400 KB", "algorithm": "rings", "root": 3},
-        "world": "flows",
+        "network_model": "flows",
     }
     result = allrail.simulate(scenario)
     assert result.time_us == pytest.approx(15 * 0.02 + (16 + 14) * 1.0)
@@ -150,7 +150,7 @@ def test_flowlets_are_static_paths_until_there_is_a_gap():
                 "schema_version": 1,
                 "fabric": tree,
                 "traffic": {"pattern": "trace", "messages": rows},
-                "world": "packets",
+                "network_model": "packets",
                 "packets": packets,
             }
         )
@@ -170,7 +170,7 @@ def test_flowlets_are_static_paths_until_there_is_a_gap():
 
 
 def test_compare_prints_a_line_a_variant(folder, allrail_cli):
-    (folder / "mine.json").write_text(json.dumps({**SMALL, "world": "flows"}))
+    (folder / "mine.json").write_text(json.dumps({**SMALL, "network_model": "flows"}))
     outcome = allrail_cli(
         "compare", "mine.json", "--each", "traffic.paths=ideal,single", "--size", "1KiB,1MiB"
     )
@@ -202,7 +202,7 @@ def test_switches_that_sum_halve_an_all_reduce():
     assert allrail.simulate(ring).time_us > 1.9 * 1000
     for changed, told in [
         ({"fabric": tree}, "in_network_reduction: true"),
-        ({"world": "packets"}, "world: flows"),
+        ({"network_model": "packets"}, "network_model: flows"),
         ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "fat_tree"),
     ]:
         with pytest.raises(InputError) as refused:
@@ -211,11 +211,15 @@ def test_switches_that_sum_halve_an_all_reduce():
         assert told in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("world", ["flows", "packets"])
+@pytest.mark.parametrize("network_model", ["flows", "packets"])
 @pytest.mark.parametrize(("size", "each"), [("1 B", 1), ("3 B", 2), ("64 KiB", 1 << 15)])
-def test_planes_carry_whole_bytes(world, size, each):
+def test_planes_carry_whole_bytes(network_model, size, each):
     """What does not divide is rounded up, as if the size were that, and it is said."""
-    scenario = {**SMALL, "traffic": {"pattern": "permutation", "size": size}, "world": world}
+    scenario = {
+        **SMALL,
+        "traffic": {"pattern": "permutation", "size": size},
+        "network_model": network_model,
+    }
     got = allrail.simulate(scenario)
     whole = allrail.simulate(scenario, sets={"traffic.size": f"{2 * each} B"})
     assert got.time_us == whole.time_us > 0

@@ -135,7 +135,7 @@ def test_every_layout_runs(parallelism):
     assert result.memory is not None
 
 
-def test_the_world_and_the_promised_tensor_schedulers(folder):
+def test_the_network_model_and_the_promised_tensor_schedulers(folder):
     for tensor in ("fifo", "ddp", "fusion", "priority", "bytescheduler"):
         one = {**SMALL, "schedule": {"policy": "themis", "chunks": 4, "tensor": tensor}}
         assert allrail.simulate(one).tensor_policy == tensor
@@ -286,7 +286,7 @@ def test_switches_that_sum_halve_what_gradients_wait_for():
             "schema_version": 1,
             "fabric": {**fabric, "in_network_reduction": True},
             "workload": workload,
-            "world": "flows",
+            "network_model": "flows",
             "messages": {"algorithms": {"all_reduce": "ring"}},
         }
         ring = allrail.simulate(scenario)
@@ -295,7 +295,7 @@ def test_switches_that_sum_halve_what_gradients_wait_for():
         share = switches.exposed_communication_us / ring.exposed_communication_us
         assert 0.4 < share < 0.65, (fabric["topology"], share)
         for changed, told in [
-            ({"world": "packets"}, "world: flows"),
+            ({"network_model": "packets"}, "network_model: flows"),
             ({"fabric": {**fabric, "in_network_reduction": False}}, "in_network_reduction: true"),
             ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "in_network_reduction: true"),
         ]:
@@ -312,8 +312,8 @@ def test_all_what_ifs():
     ]
 
 
-def test_all_what_ifs_of_a_topology_are_those_that_its_world_can_make(folder, allrail_cli):
-    torus = {**SMALL, "fabric": {"topology": "torus", "shape": [4, 4]}, "world": "flows"}
+def test_all_what_ifs_of_a_topology_are_those_that_its_network_model_can_make(folder, allrail_cli):
+    torus = {**SMALL, "fabric": {"topology": "torus", "shape": [4, 4]}, "network_model": "flows"}
     names = [one.name for one in allrail.what_if(torus)]
     assert names == ["infinite_bandwidth", "ideal_schedule", "no_straggler"]
     (folder / "torus.json").write_text(json.dumps(torus))
@@ -399,7 +399,7 @@ def test_the_table_names_what_the_json_holds(folder, allrail_cli):
     for one in tree["what_ifs"]:
         assert f"{one['step_time_us']:.3f}" in table
         assert one["name"] in table
-    assert "predicted in world `dims`" in table
+    assert "predicted in network model `dims`" in table
 
 
 def test_out_writes_everything_and_the_next_run_replaces_it(folder, allrail_cli):

@@ -141,7 +141,7 @@ def scenario(tool, key, schedule):
     return {
         "schema_version": 1,
         "fabric": {"dimensions": ONE if key in ON_ONE else TWO},
-        **({"world": "links"} if key.startswith("groups.") else {}),
+        **({"network_model": "links"} if key.startswith("groups.") else {}),
         "workload": {
             "model": {"transformer": GPT} if builds else linear,
             "batch_per_replica": 4,

@@ -20,13 +20,13 @@ def dimension(kind="switch", size=4, bandwidth="10 GB/s", latency="5 us", **more
     return {"kind": kind, "size": size, "bandwidth": bandwidth, "latency": latency, **more}
 
 
-def scenario(dimensions, *, size="1 MB", kind="all_reduce", world="dims", **schedule):
+def scenario(dimensions, *, size="1 MB", kind="all_reduce", network_model="dims", **schedule):
     return {
         "schema_version": 1,
         "fabric": {"dimensions": list(dimensions)},
         "collective": {"kind": kind, "size": size},
         "schedule": {"algorithms": "auto", "chunks": 4, **schedule},
-        "world": world,
+        "network_model": network_model,
     }
 
 
@@ -67,28 +67,31 @@ def test_no_single_algorithm_is_faster_in_dims(dimensions, size, kind, policy):
 
 @settings(max_examples=15, deadline=None)
 @given(DIMENSIONS, SIZES.filter(lambda size: len(size) < 11), st.sampled_from(OPERATIONS))
-def test_worlds_and_the_plan_agree(dimensions, size, kind):
+def test_network_models_and_the_plan_agree(dimensions, size, kind):
     asked = scenario(dimensions, size=size, kind=kind)
     plan = allrail.plan(asked, cache=False)
     [made] = plan.to_dict()["plans"]
     assert ran(allrail.simulate(asked)) == made["algorithms"]
-    assert ran(allrail.simulate({**asked, "world": "links"})) == made["algorithms"]
+    assert ran(allrail.simulate({**asked, "network_model": "links"})) == made["algorithms"]
     # The plan is data: it is what runs, whatever the scenario leaves open.
     assert ran(allrail.simulate(asked, plan=plan)) == made["algorithms"]
 
 
 @pytest.mark.parametrize("size", ["1 KB", "100 KB", "10 MB"])
-def test_worlds_of_cables_agree(size):
+def test_network_models_of_cables_agree(size):
     torus = {"topology": "torus", "shape": [4, 4]}
     asked = {**scenario([], size=size), "fabric": torus}
-    worlds = [ran(allrail.simulate({**asked, "world": world})) for world in WORLDS]
-    assert worlds == [worlds[0]] * len(worlds)
+    network_models = [
+        ran(allrail.simulate({**asked, "network_model": network_model}))
+        for network_model in NETWORK_MODELS
+    ]
+    assert network_models == [network_models[0]] * len(network_models)
 
 
-WORLDS = ("dims", "links", "flows", "packets")
+NETWORK_MODELS = ("dims", "links", "flows", "packets")
 
 
-def step(dimensions, world, **schedule):
+def step(dimensions, network_model, **schedule):
     layers = [
         {"name": name, "parameters": count, "flops": 1, "forward": "1 ms", "backward": "2 ms"}
         for name, count in (("small", 500), ("large", 5_000_000))
@@ -104,13 +107,15 @@ def step(dimensions, world, **schedule):
             "optimizer": "none",
         },
         "schedule": {"algorithms": "auto", "chunks": 4, **schedule},
-        "world": world,
+        "network_model": network_model,
     }
 
 
-def test_gradients_of_other_sizes_take_other_algorithms_alike_in_both_worlds():
+def test_gradients_of_other_sizes_take_other_algorithms_alike_in_both_network_models():
     dimensions = [dimension("ring", 8)]
-    found = [allrail.simulate(step(dimensions, world)) for world in ("dims", "links")]
+    found = [
+        allrail.simulate(step(dimensions, network_model)) for network_model in ("dims", "links")
+    ]
     told = [ran(result) for result in found]
     assert told[0] == told[1]
     assert len(told[0][0].split(", ")) == 2
@@ -134,11 +139,11 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("size", "name"), [("999 KB", "halving_doubling"), ("1 MB", "ring")])
-@pytest.mark.parametrize("world", ["dims", "links"])
-def test_what_was_measured_goes_first(size, name, world):
+@pytest.mark.parametrize("network_model", ["dims", "links"])
+def test_what_was_measured_goes_first(size, name, network_model):
     """Of 1 MB a quarter reaches the second dimension."""
     outer = dimension(size=4, fastest={"all_reduce": POINTS})
-    asked = scenario([dimension(size=4), outer], size=size, world=world)
+    asked = scenario([dimension(size=4), outer], size=size, network_model=network_model)
     assert ran(allrail.simulate(asked))[1] == name
 
 

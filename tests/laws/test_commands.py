@@ -132,8 +132,8 @@ axes: {schedule.chunks: [1, 2]}
 
 EXAMPLES = {
     "simulate": (
-        ["simulate", COLLECTIVE, "--set", "schedule.chunks=8", "--world", "links"],
-        lambda: allrail.simulate(COLLECTIVE, sets={"schedule.chunks": 8}, world="links"),
+        ["simulate", COLLECTIVE, "--set", "schedule.chunks=8", "--network-model", "links"],
+        lambda: allrail.simulate(COLLECTIVE, sets={"schedule.chunks": 8}, network_model="links"),
     ),
     "simulate a step": (
         ["simulate", STEP, "--what-if", "no_straggler,infinite_bandwidth"],

@@ -11,7 +11,7 @@ from allrail.scenario.fields import table
 
 PACKETS = {row["name"]: (row["payload"], row["header"]) for row in table("packets")}
 KINDS = ("ring", "fully_connected", "switch")
-WORLDS = ("dims", "links", "flows", "packets")
+NETWORK_MODELS = ("dims", "links", "flows", "packets")
 
 
 def dimension(kind, bandwidth, **keys):
@@ -25,14 +25,14 @@ def dimension(kind, bandwidth, **keys):
     }
 
 
-def reduce(one, *, world="dims", chunks=2):
+def reduce(one, *, network_model="dims", chunks=2):
     return allrail.simulate(
         {
             "schema_version": 1,
             "fabric": {"name": "one", "dimensions": [one]},
             "collective": {"kind": "all_reduce", "size": "64 MB"},
             "schedule": {"chunks": chunks},
-            "world": world,
+            "network_model": network_model,
         }
     )
 
@@ -43,16 +43,16 @@ def goodput(name):
     return f"{100 * 10**9 * payload // (payload + header)} B/s"
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["nvlink", "tcp"])
-def test_every_network_model_takes_the_goodput(name, kind, world):
-    framed = reduce(dimension(kind, "100 GB/s", packet=name), world=world)
-    plain = reduce(dimension(kind, goodput(name)), world=world)
-    bare = reduce(dimension(kind, "100 GB/s"), world=world)
+def test_every_network_model_takes_the_goodput(name, kind, network_model):
+    framed = reduce(dimension(kind, "100 GB/s", packet=name), network_model=network_model)
+    plain = reduce(dimension(kind, goodput(name)), network_model=network_model)
+    bare = reduce(dimension(kind, "100 GB/s"), network_model=network_model)
     assert framed.time_us == pytest.approx(plain.time_us, rel=1e-6)
     assert framed.time_us > bare.time_us * 1.02
-    if world != "packets":
+    if network_model != "packets":
         assert framed.utilisation == pytest.approx(plain.utilisation, rel=1e-6)
 
 
@@ -67,7 +67,10 @@ def test_results_say_both_rates(name):
     assert (plain.line_rate_gbps, plain.header_bytes_per_npu) == (None, 0)
     # In `dims` and in `links` a ring of one chunk takes the same.
     ring = dimension("ring", "100 GB/s", packet=name)
-    times = [reduce(ring, world=world, chunks=1).time_us for world in ("dims", "links")]
+    times = [
+        reduce(ring, network_model=network_model, chunks=1).time_us
+        for network_model in ("dims", "links")
+    ]
     assert times[0] == pytest.approx(times[1], rel=1e-6)
 
 

@@ -28,10 +28,10 @@ LAYOUTS = {
     "pipeline": {"pp": 4, "dp": 4, "microbatches": 4},
     "recomputed": {"tp": 4, "pp": 2, "dp": 2, "microbatches": 2, "recompute": "full"},
 }
-WORLDS = ("dims", "links", "flows")
+NETWORK_MODELS = ("dims", "links", "flows")
 
 
-def step(layout, *, world="dims", tensor="ddp", **workload):
+def step(layout, *, network_model="dims", tensor="ddp", **workload):
     return allrail.simulate(
         {
             "schema_version": 1,
@@ -45,7 +45,7 @@ def step(layout, *, world="dims", tensor="ddp", **workload):
                 **workload,
             },
             "schedule": {"chunks": 4, "tensor": tensor},
-            "world": world,
+            "network_model": network_model,
         }
     )
 
@@ -69,10 +69,10 @@ def test_passes_add_up(layout, tensor):
     adds_up(step(layout, tensor=tensor))
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("network_model", NETWORK_MODELS)
 @pytest.mark.parametrize("layout", ["barrier", "pipeline", "recomputed"])
-def test_passes_add_up_in_every_network_model(layout, world):
-    adds_up(step(layout, world=world))
+def test_passes_add_up_in_every_network_model(layout, network_model):
+    adds_up(step(layout, network_model=network_model))
 
 
 @pytest.mark.parametrize(

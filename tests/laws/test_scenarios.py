@@ -64,7 +64,7 @@ PATHS = [
             "accept_plan",
         )
     ),
-    "world",
+    "network_model",
     "seed",
 ]
 SPECIAL = st.sampled_from(
@@ -113,7 +113,7 @@ PLAUSIBLE = st.fixed_dictionaries(
         "schedule.communicators": st.sampled_from(["share", "queue"]),
         "schedule.composition": st.sampled_from(["stages", "merged", "sequential"]),
         "schedule.loads": st.sampled_from(["fixed_delay", "zero"]),
-        "world": st.sampled_from(["dims", "links"]),
+        "network_model": st.sampled_from(["dims", "links"]),
     },
 )
 
@@ -135,7 +135,7 @@ def test_a_result_or_an_input_error(changes):
     with contextlib.suppress(InputError):
         result = allrail.simulate(BASE, sets=changes, cache=False)
         shared = changes.get("fabric.dimensions[0].contention") != "none"
-        if result.world == "dims" and shared:
+        if result.network_model == "dims" and shared:
             rounding = 1e-4  # µs: a stage's time is a whole number of ps
             assert result.bound_time_us >= result.ideal_time_us - rounding
             assert result.time_us >= result.bound_time_us - rounding

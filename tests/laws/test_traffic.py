@@ -58,7 +58,7 @@ def test_no_all_reduce_is_above_its_optimum(algorithm, shape):
     if algorithm == "ring_unidirectional":
         del traffic["shape"]
     result = allrail.simulate(
-        scenario({"topology": "torus", "shape": shape}, traffic, 0, world="flows")
+        scenario({"topology": "torus", "shape": shape}, traffic, 0, network_model="flows")
     )
     assert 0 < result.share_of_optimum <= 1 + ROUNDING
 
@@ -71,7 +71,7 @@ def test_no_group_collective_is_above_its_optimum(fabric, pattern):
         if algorithm == "tree" and pattern != "broadcast":
             continue
         traffic = {"pattern": pattern, "algorithm": algorithm, "size": "64 MiB"}
-        result = allrail.simulate(scenario(fabric, traffic, 0, world="flows"))
+        result = allrail.simulate(scenario(fabric, traffic, 0, network_model="flows"))
         assert 0 < result.share_of_optimum <= 1 + ROUNDING, algorithm
         assert result.lower_bound_time_us <= result.time_us * (1 + ROUNDING)
         assert (result.segments is None) == (pattern != "broadcast")

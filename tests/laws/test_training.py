@@ -297,12 +297,15 @@ CUTS = (
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_a_layout_takes_about_as_long_in_every_world(cut):
+def test_a_layout_takes_about_as_long_in_every_network_model(cut):
     one = transformer(cut, 8, {"policy": "fifo"}, "100 GB/s")
     link = {"bandwidth": "50 GB/s", "latency": "1 us"}
     one["fabric"] = {"topology": "torus", "shape": [4, 2], "link": link}
-    worlds = ("dims", "links", "flows", "packets")
-    results = [allrail.simulate({**one, "world": world}) for world in worlds]
+    network_models = ("dims", "links", "flows", "packets")
+    results = [
+        allrail.simulate({**one, "network_model": network_model})
+        for network_model in network_models
+    ]
     for result in results:
         for whole in (result, *result.actors):
             parts = whole.compute_us + whole.exposed_communication_us + whole.waiting_us
@@ -315,9 +318,9 @@ def test_a_layout_takes_about_as_long_in_every_world(cut):
     assert max(steps) <= 1.25 * min(steps)
 
 
-@pytest.mark.parametrize("world", ["dims", "links", "flows", "packets"])
+@pytest.mark.parametrize("network_model", ["dims", "links", "flows", "packets"])
 @pytest.mark.parametrize("trace", ["100 Gb/s", "400 Gb/s"])
-def test_no_dimension_carries_more_than_it_can(trace, world):
+def test_no_dimension_carries_more_than_it_can(trace, network_model):
     """Stages talk over traces of a board alone, which are four times as wide as its cables."""
     mesh = {
         "topology": "hammingmesh",
@@ -328,5 +331,5 @@ def test_no_dimension_carries_more_than_it_can(trace, world):
         "board_link": {"bandwidth": trace, "latency": "1 ns"},
     }
     one = transformer({"tp": 2, "dp": 8}, 16, {"policy": "fifo"}, "100 GB/s")
-    result = allrail.simulate({**one, "fabric": mesh, "world": world})
+    result = allrail.simulate({**one, "fabric": mesh, "network_model": network_model})
     assert all(0 <= dimension.utilisation <= 1 + 1e-9 for dimension in result.dimensions)

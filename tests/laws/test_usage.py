@@ -15,11 +15,11 @@ FABRIC = {
 }
 
 
-@pytest.mark.parametrize("world", ["dims", "links", "flows"])
+@pytest.mark.parametrize("network_model", ["dims", "links", "flows"])
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("bandwidth", ["1 Gb/s", "20 Gb/s", "400 Gb/s"])
 @pytest.mark.parametrize("tensor", ["fifo", "bytescheduler"])
-def test_what_is_used_while_communicating_lies_between(world, lag, bandwidth, tensor):
+def test_what_is_used_while_communicating_lies_between(network_model, lag, bandwidth, tensor):
     """Also of steps whose communication never rests, as with a lag."""
     result = allrail.simulate(
         {
@@ -34,7 +34,7 @@ def test_what_is_used_while_communicating_lies_between(world, lag, bandwidth, te
                 "lag": lag,
             },
             "schedule": {"chunks": 4, **({} if lag else {"tensor": tensor})},
-            "world": world,
+            "network_model": network_model,
         },
         sets={"fabric.dimensions[1].bandwidth": bandwidth},
     )

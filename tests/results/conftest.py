@@ -46,7 +46,7 @@ TUNED = {
     "name": "step",
     "knobs": ["schedule.tensor.partition", "schedule.chunks"],
     "sampler": "a Gaussian process",
-    "world": "dims",
+    "network_model": "dims",
     "calibrated": False,
     "scenario": STEP,
     "best": {"schedule.chunks": 16},

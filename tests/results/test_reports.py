@@ -144,7 +144,7 @@ def test_every_page_says_what_was_done(reports):
         assert all(word in text for word in words), kind
         if kind in ("collectives", "training", "traffic", "sweep", "layouts", "tuning"):
             assert "uncalibrated" in text
-            assert "world" in text
+            assert "network_model" in text
 
 
 def test_every_kind_has_its_charts(reports):

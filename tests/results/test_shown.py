@@ -105,7 +105,7 @@ def test_progress_reaches_its_end(run, scenario, name, table):
 
 def test_progress_of_a_long_run_never_goes_back():
     told = []
-    scenario = {**COLLECTIVE, "world": "links", "schedule": {"chunks": 64}}
+    scenario = {**COLLECTIVE, "network_model": "links", "schedule": {"chunks": 64}}
     scenario["fabric"] = {"dimensions": [{**DIMENSION, "size": 16}] * 2}
     allrail.simulate(scenario, progress=lambda done, total: told.append((done, total)))
     assert len(told) > 2
@@ -117,7 +117,7 @@ def test_progress_of_a_long_run_never_goes_back():
 @pytest.mark.parametrize(
     ("change", "field", "told"),
     [
-        ({"worl": "dims"}, "worl", "mean `world`?"),
+        ({"worl": "dims"}, "worl", "mean `network_model`?"),
         ({"seed": -1}, "seed", "below 0"),
         ({"schedule": {"policy": "themiss"}}, "schedule.policy", "mean `themis`?"),
         ({"schedule": {"chunkss": 4}}, "schedule.chunkss", "mean `chunks`?"),

@@ -250,11 +250,13 @@ def test_result_json_holds_inputs_and_what_ifs(folder, step):
     assert [one["name"] for one in tree["what_ifs"]] == ["infinite_bandwidth", "dim1_x2"]
 
 
-@pytest.mark.parametrize("world", ["links", "flows"])
-def test_in_worlds_of_messages_links_and_what_is_under_way_are_written(tmp_path, world):
+@pytest.mark.parametrize("network_model", ["links", "flows"])
+def test_in_network_models_of_messages_links_and_what_is_under_way_are_written(
+    tmp_path, network_model
+):
     tree = {
         "schema_version": 1,
-        "fabric": FABRIC if world == "links" else {"topology": "torus", "shape": [4, 8]},
+        "fabric": FABRIC if network_model == "links" else {"topology": "torus", "shape": [4, 8]},
         "workload": {
             "model": "resnet50",
             "batch_per_replica": 1,
@@ -262,7 +264,7 @@ def test_in_worlds_of_messages_links_and_what_is_under_way_are_written(tmp_path,
             "iterations": 2,
         },
         "schedule": {"chunks": 2},
-        "world": world,
+        "network_model": network_model,
     }
     given = allrail.load_scenario(tree)
     result = allrail.simulate(given, timeline=True)

@@ -161,7 +161,7 @@ def test_the_reports_ids_are_its_own_and_its_references_hit(folder, page):
 
 def test_the_report_says_where_its_numbers_come_from(page, results):
     words = " ".join(" ".join(page.words).split())
-    assert "world: dims" in words
+    assert "network_model: dims" in words
     assert "uncalibrated" in words
     assert f"themis takes {results['themis'].time_us:.2f} µs" in words
     for part in ("What the numbers mean", "Inputs", "100 MB", "smallest first"):

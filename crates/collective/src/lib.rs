@@ -1,7 +1,7 @@
 //! Collective algorithms: what every rank sends and receives, proved right (for sizes of tests, and of plans up to 1,024 ranks), and how long it takes.
 //!
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
-//! - [`steps`]: what worlds need of it: who sends how much to whom in each step.
+//! - [`steps`]: what network models need of it: who sends how much to whom in each step.
 //! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
 //! - [`msccl`]: programs of MSCCL, read, proved, and laid out as algorithms of a user's own.
 //! - [`grid`]: all-reduces over NPUs in a grid, as programs and as steps for thousands of ranks.

@@ -1,7 +1,7 @@
 //! A [`CollectivePlan`]: what a chunk scheduler decided, as data.
 //!
 //! Every chunk, its stages, the dimension of each, and the order in which every dimension runs its
-//! stages. The same plan is simulated in every world, drawn, saved, reused in the next iteration
+//! stages. The same plan is simulated in every network model, drawn, saved, reused in the next iteration
 //! and executed. It is checked when it is loaded: a plan that lost a stage, runs one twice or asks
 //! for an order that can never make progress is refused with the chunk and the stage named.
 
@@ -80,20 +80,20 @@ pub struct CollectivePlan {
     pub chunks: Vec<ChunkPlan>,
     /// For every dimension of the fabric, the order in which it runs its stages.
     pub dimension_order: Vec<Vec<StageRef>>,
-    /// The world whose runs fixed that order, if it was not the model of `dims`.
+    /// The network model whose runs fixed that order, if it was not the model of `dims`.
     #[serde(default = "dims", skip_serializing_if = "is_dims")]
     pub order_made_in: String,
     /// The hash of the planner's inputs and version.
     pub key: String,
 }
 
-/// Where a planner fixes an order unless it runs the plan in another world.
+/// Where a planner fixes an order unless it runs the plan in another network model.
 fn dims() -> String {
     "dims".to_owned()
 }
 
-fn is_dims(world: &str) -> bool {
-    world == "dims"
+fn is_dims(network_model: &str) -> bool {
+    network_model == "dims"
 }
 
 /// The dimensions over which a chunk is scattered before its first stage: those that it gathers

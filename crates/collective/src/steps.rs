@@ -1,6 +1,6 @@
 //! A collective as steps of messages of so many bytes, without saying what they carry.
 //!
-//! What worlds need of a [`Program`] is less than what its proof needs: who sends how much to whom in
+//! What network models need of a [`Program`] is less than what its proof needs: who sends how much to whom in
 //! each step. A rank begins a step when all that it receives in the steps before has arrived. Where
 //! many steps are alike, [`Steps::alike`] says so, and a driver may run some and skip the rest.
 

@@ -73,7 +73,7 @@ pub(crate) fn count(
                 ),
                 hint:
                     "`ring` goes among any number, but for all-to-alls; these run as `traffic` in \
-                       `world: flows`"
+                       `network_model: flows`"
                         .to_owned(),
             });
         }

@@ -208,7 +208,7 @@ impl Dimension {
     }
 
     /// What its links carry at most, an NPU's share: as [`Self::aggregate`], but of hops that are unlike
-    /// their mean. Bytes of a world that has every link are held against it.
+    /// their mean. Bytes of a network model that has every link are held against it.
     ///
     /// # Panics
     /// As there.

@@ -1,4 +1,4 @@
-//! The network as the planners and worlds see it.
+//! The network as the planners and network models see it.
 //!
 //! A [`Fabric`] is a list of [`Dimension`]s: every NPU sits on one network per dimension, each with
 //! its own kind, size, bandwidth and latency. What a kind of dimension means in links is one file

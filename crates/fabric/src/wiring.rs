@@ -66,7 +66,7 @@ pub type Places = (u32, u32);
 /// A message between two members of a group: from, to, and how much.
 pub type Message = (u32, u32, u64);
 
-/// A directed link that a message crosses, in the world that stores messages on their way.
+/// A directed link that a message crosses, in the network model that stores messages on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// Bytes a second, of parallel cables and of all planes together.

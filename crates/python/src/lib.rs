@@ -30,7 +30,7 @@ use allrail_core::{Bandwidth, Bytes, Time, UnitError};
 use allrail_fabric::{FabricError, Kind};
 use allrail_schedule::queue;
 use allrail_simulate::error::Report;
-use allrail_simulate::scenario::{JobKind, WORLDS};
+use allrail_simulate::scenario::{JobKind, NETWORK_MODELS};
 use allrail_simulate::training::{BoundResult, bound};
 use allrail_simulate::{Options, PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
@@ -241,10 +241,10 @@ fn orders() -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// The worlds: name, about, whether they carry messages.
+/// The network models: name, about, whether they carry messages.
 #[pyfunction]
-fn worlds() -> String {
-    let rows = WORLDS.iter().map(|model| {
+fn network_models() -> String {
+    let rows = NETWORK_MODELS.iter().map(|model| {
         let messages = model.kind.carries_messages();
         json!({ "name": model.tag, "about": model.about, "messages": messages })
     });
@@ -285,7 +285,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(orders, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
-    module.add_function(wrap_pyfunction!(worlds, module)?)?;
+    module.add_function(wrap_pyfunction!(network_models, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     networks::register(module)?;
     placement::register(module)?;

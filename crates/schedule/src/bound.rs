@@ -65,7 +65,7 @@ pub fn lower(
     Ok(below(served.max(alone)))
 }
 
-/// Beneath every schedule of `operation` in a world of messages; `latency` is that of one step, per
+/// Beneath every schedule of `operation` in a network model of messages; `latency` is that of one step, per
 /// dimension of the fabric, and `None` where a network's cables may be nearer than its dimensions say.
 ///
 /// # Errors

@@ -9,7 +9,7 @@
 //! list. So a collective alone is never later in `dims` than with any one name on all of these dimensions. Under a policy
 //! whose planning is expensive, the choice is made under `baseline`.
 //!
-//! What is chosen is part of the plan, so every world and the runtime carry out the same.
+//! What is chosen is part of the plan, so every network model and the runtime carry out the same.
 //!
 //! Not modelled: what it costs to talk with many at once (see `allrail_collective::model`), for which the model
 //! may prefer `direct` on a large switch to what is measured there; a caller may ask for more than a better time

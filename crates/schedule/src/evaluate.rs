@@ -1,4 +1,4 @@
-//! How long a schedule takes, without a world: the inner loop of the planners.
+//! How long a schedule takes, without a network model: the inner loop of the planners.
 //!
 //! Each dimension is one server. It serves a stage for `N·B`, then can serve the next; the stage
 //! ends `A` later and its chunk goes on to its next stage (Themis §4.3, with the overlap of a
@@ -8,7 +8,7 @@
 //! finished stages are taken one by one, by dimension, and dimensions choose after each. Without contention
 //! (`contention: none`), `active_chunks` stages run side by side.
 //!
-//! The executor over the `dims` world is the oracle: a property test compares them under every queue.
+//! The executor over the `dims` network model is the oracle: a property test compares them under every queue.
 
 use std::collections::VecDeque;
 use std::ops::Range;

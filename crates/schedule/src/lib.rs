@@ -7,7 +7,7 @@
 //!   ByteScheduler.
 //! - [`operation`], [`signature`], [`registry`]: what operations and tensors are called, alike on all
 //!   ranks.
-//! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
+//! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` network model is its
 //!   oracle.
 //! - [`room`]: how many stages a dimension runs at once.
 //! - [`algorithms`]: which algorithm each dimension runs. [`choose`](mod@choose): by size.

@@ -43,7 +43,7 @@ fn scenario(policy: &str, steps: u32, ranks: u32) -> Value {
         "schedule": {"policy": "baseline", "chunks": 1, "composition": "merged",
             "tensor": {"policy": "fifo", "start_overhead": "50 us"},
             "coordination": {"policy": policy, "skew": "900 us"}},
-        "world": "dims",
+        "network_model": "dims",
         "seed": 1,
     })
 }

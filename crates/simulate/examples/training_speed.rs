@@ -64,7 +64,7 @@ fn main() {
     ];
     for (name, fabric, workload, schedule) in cases {
         let scenario = json!({"schema_version": 1, "fabric": fabric, "workload": workload,
-                              "schedule": schedule, "world": "dims"});
+                              "schedule": schedule, "network_model": "dims"});
         let scenario = TrainingScenario::from_json(&scenario.to_string()).expect("a good scenario");
         let mut best = f64::MAX;
         let mut step = 0.0;

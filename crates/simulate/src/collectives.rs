@@ -7,10 +7,10 @@ use std::time::Instant;
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
+use allrail_network::flows::Splitting;
+use allrail_network::{Dims, NetworkModel};
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{Request, planner, queue};
-use allrail_world::flows::Splitting;
-use allrail_world::{Dims, World};
 
 use crate::agreed_starts::{self, agreed_starts};
 use crate::driver::{self, Collectives, Observer, Run};
@@ -19,12 +19,12 @@ use crate::executors::{paced, send_ahead};
 use crate::finalists;
 use crate::judge::Judge;
 use crate::lowering::{Lowering, work};
+use crate::network_model_settings::NetworkModelSettings;
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
 use crate::runs::Runs;
-use crate::scenario::{Collective, CollectiveOrder, CollectiveScenario, WorldKind, tag};
+use crate::scenario::{Collective, CollectiveOrder, CollectiveScenario, NetworkModelKind, tag};
 use crate::summary::{Parts, spans, summarise};
-use crate::world_settings::WorldSettings;
 
 /// Plans every collective of a scenario.
 ///
@@ -47,18 +47,19 @@ pub fn plan_watched(
 
 /// Plans, before the runs that are expected already; these are left afterwards.
 fn plan_in(scenario: &CollectiveScenario, runs: &mut Runs<'_>) -> Result<PlanFile, SimulateError> {
-    let world = scenario.world_settings();
+    let network_model = scenario.network_model_settings();
     // Alike collectives have one key, before and after a run.
     let mut known: Vec<(String, CollectivePlan)> = Vec::new();
     let mut free_order = None;
     for collective in &scenario.job {
         let request = scenario.request(collective);
-        if !finalists::applies(&request, world.kind)? {
+        if !finalists::applies(&request, network_model.kind)? {
             return plan_for_dims(scenario, runs);
         }
         let key = request.key()?;
         if !known.iter().any(|(other, _)| *other == key) {
-            let mut judge = Judge { request: &request, world: &world, runs: &mut *runs };
+            let mut judge =
+                Judge { request: &request, network_model: &network_model, runs: &mut *runs };
             let alone = scenario.job.len() == 1;
             let chosen = finalists::plan(&mut judge, alone)?;
             free_order = chosen.free_order;
@@ -116,9 +117,9 @@ pub fn plan_key(scenario: &CollectiveScenario) -> Result<String, SimulateError> 
         .iter()
         .map(|collective| {
             let request = scenario.request(collective);
-            let (world, key) = (scenario.world_settings(), request.key()?);
-            Ok(if finalists::applies(&request, world.kind)? {
-                finalists::key(&world, &key)
+            let (network_model, key) = (scenario.network_model_settings(), request.key()?);
+            Ok(if finalists::applies(&request, network_model.kind)? {
+                finalists::key(&network_model, &key)
             } else {
                 key
             })
@@ -148,7 +149,7 @@ pub fn simulate(
     let planning = begin.elapsed();
     let fabric = &scenario.fabric;
     let (models, mut works) = work(fabric, plans)?;
-    if scenario.world == WorldKind::Dims {
+    if scenario.network_model == NetworkModelKind::Dims {
         let active_chunks = scenario.schedule.active_chunks;
         works = works.into_iter().map(|work| work.side_by_side(active_chunks)).collect();
     }
@@ -161,33 +162,36 @@ pub fn simulate(
         plans,
         starts,
         priorities: &priorities,
-        order: file.order(scenario.schedule.order, scenario.world),
+        order: file.order(scenario.schedule.order, scenario.network_model),
         active_chunks: scenario.schedule.active_chunks,
         send_ahead: scenario.schedule.send_ahead,
         endpoint_delay: Time::ZERO,
         timeline,
         until: Time::MAX,
     };
-    let (run, busy) = match scenario.world {
+    let (run, busy) = match scenario.network_model {
         // One collective alone is what the evaluator runs, in half the time of the driver; a test
         // holds them equal.
-        WorldKind::Dims if plans.len() == 1 && !timeline && job.send_ahead == Bytes::default() => {
+        NetworkModelKind::Dims
+            if plans.len() == 1 && !timeline && job.send_ahead == Bytes::default() =>
+        {
             evaluated(&job, &works[0], first)
         }
-        WorldKind::Dims => {
+        NetworkModelKind::Dims => {
             let lowering = Lowering::stages(plans, &works, job.order);
-            let mut world = Dims::new(fabric.dimensions.len());
-            let run = driver::run(&job, &lowering, &mut world, observer)?;
+            let mut network_model = Dims::new(fabric.dimensions.len());
+            let run = driver::run(&job, &lowering, &mut network_model, observer)?;
             let busy = served(&works, fabric.dimensions.len(), span(first, &run));
             (run, busy)
         }
-        world => {
-            let lowering = Lowering::messages(fabric, plans, &works, world, job.order)?;
+        network_model => {
+            let lowering = Lowering::messages(fabric, plans, &works, network_model, job.order)?;
             job.endpoint_delay = plans[0].endpoint_delay;
-            let mut world = scenario.world_settings().of_messages(fabric, &lowering)?;
-            let run = driver::run(&job, &lowering, &mut *world, observer)?;
+            let mut network_model =
+                scenario.network_model_settings().of_messages(fabric, &lowering)?;
+            let run = driver::run(&job, &lowering, &mut *network_model, observer)?;
             let span = span(first, &run);
-            let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
+            let busy = network_model.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
             (run, busy)
         }
     };
@@ -268,9 +272,9 @@ fn priorities(scenario: &CollectiveScenario) -> Vec<i64> {
 
 impl CollectiveScenario {
     /// What carries its messages.
-    pub(crate) fn world_settings(&self) -> WorldSettings<'_> {
-        WorldSettings {
-            kind: self.world,
+    pub(crate) fn network_model_settings(&self) -> NetworkModelSettings<'_> {
+        NetworkModelSettings {
+            kind: self.network_model,
             topology: self.topology.as_ref(),
             packets: self.packets.clone(),
             paths: self.messages.paths.unwrap_or(Splitting::Minimal),
@@ -299,16 +303,18 @@ impl CollectiveScenario {
             ));
         }
         agreed_starts::read(self.schedule.coordination.as_ref())?;
-        if let Some(paths) = self.messages.paths.filter(|_| self.world != WorldKind::Flows) {
+        if let Some(paths) =
+            self.messages.paths.filter(|_| self.network_model != NetworkModelKind::Flows)
+        {
             return Err(field(
                 "messages.paths",
                 tag(&paths),
                 "only `flows` splits messages over paths",
-                "use `world: flows`, or leave it out",
+                "use `network_model: flows`, or leave it out",
             ));
         }
-        send_ahead::check(self.schedule.send_ahead, self.world)?;
-        paced::check(&self.fabric, self.world)?;
+        send_ahead::check(self.schedule.send_ahead, self.network_model)?;
+        paced::check(&self.fabric, self.network_model)?;
         for (i, collective) in self.job.iter().enumerate() {
             if collective.size == Bytes::default() {
                 return Err(field(

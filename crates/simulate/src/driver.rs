@@ -1,4 +1,4 @@
-//! The driver of collectives: issues each at its time, and runs the world until all are over.
+//! The driver of collectives: issues each at its time, and runs the network model until all are over.
 //!
 //! What happens in between is the executors' (`executors`).
 
@@ -8,9 +8,9 @@ use std::rc::Rc;
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::ALONE;
+use allrail_network::NetworkModel;
 use allrail_schedule::ActiveChunks;
 use allrail_schedule::queue::Order;
-use allrail_world::World;
 
 use crate::error::SimulateError;
 use crate::executors::{Cargo, Event, Executors, Kept, Settings, StageSpan};
@@ -22,7 +22,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 /// So many events apart.
 const OBSERVE_EVERY: u64 = 1 << 10;
 
-/// What is run, beside the world.
+/// What is run, beside the network model.
 pub struct Collectives<'a> {
     /// One plan per collective.
     pub plans: &'a [CollectivePlan],
@@ -57,14 +57,14 @@ pub struct Run {
     pub sent: Vec<f64>,
 }
 
-/// Runs a job in a world to its end.
+/// Runs a job in a network model to its end.
 ///
 /// # Errors
 /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
 pub fn run(
     job: &Collectives<'_>,
     lowering: &Lowering,
-    world: &mut dyn World,
+    network_model: &mut dyn NetworkModel,
     observer: Observer<'_>,
 ) -> Result<Run, SimulateError> {
     let dimensions = job.plans.first().map_or(0, |plan| plan.fabric.dimensions.len());
@@ -77,7 +77,7 @@ pub fn run(
     };
     let members: Rc<[u32]> = (0..lowering.actors).collect();
     let npus = members.iter().map(|actor| Rank(*actor));
-    let mut executors = Executors::new(world, npus, dimensions, settings);
+    let mut executors = Executors::new(network_model, npus, dimensions, settings);
     executors.set_send_ahead(job.send_ahead);
     let stages = job.plans.iter().flat_map(|plan| &plan.chunks);
     let total =
@@ -144,7 +144,7 @@ fn cargo(
     }
 }
 
-fn stalled<W: World>(executors: &Executors<W>, now: Time) -> SimulateError {
+fn stalled<W: NetworkModel>(executors: &Executors<W>, now: Time) -> SimulateError {
     SimulateError::Stalled {
         time_us: now.as_us(),
         waits: executors.waits(12, |tag| format!("collective {tag}")).join("\n"),

@@ -18,7 +18,7 @@ pub enum SimulateError {
     /// In another field.
     #[error("`{field}` is `{value}`: {why}")]
     Field {
-        /// Such as `world`.
+        /// Such as `network_model`.
         field: String,
         /// As given.
         value: String,

@@ -4,7 +4,7 @@
 //! of several steps leave gaps, ranks run ahead or wait, messages share cables. So where a policy has several
 //! schedules to offer ([`allrail_schedule::chunk::ChunkScheduler::finalists`]: `search` has its own, Themis' and
 //! the baseline's), each is run in the model that was asked for, alone, and the one that ends first is the plan. A
-//! planned order is fixed by runs there too ([`crate::order_in_world`]).
+//! planned order is fixed by runs there too ([`crate::order_in_network_model`]).
 //!
 //! Where ranks are not alike (parts that failed, packets that choose their way), a strict order may take longer than
 //! the run that it was read off. So the best finalist is run once more, strictly. If that takes longer, a scenario
@@ -18,15 +18,15 @@ use std::cell::RefCell;
 
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, Time};
+use allrail_network::flows::Splitting;
 use allrail_schedule::{Order, Request, key as hashes, planner};
-use allrail_world::flows::Splitting;
 use serde_json::json;
 
 use crate::error::SimulateError;
 use crate::judge::Judge;
-use crate::order_in_world::{self, Fixed};
-use crate::scenario::{Topology, WorldKind};
-use crate::world_settings::WorldSettings;
+use crate::network_model_settings::NetworkModelSettings;
+use crate::order_in_network_model::{self, Fixed};
+use crate::scenario::{NetworkModelKind, Topology};
 
 /// Of a collective, as long as nobody knows how many finalists there are.
 const MAX_RUNS: u64 = 13;
@@ -37,25 +37,28 @@ const VERSION: u32 = 2;
 ///
 /// # Errors
 /// There is no such chunk scheduler.
-pub(crate) fn applies(request: &Request, world: WorldKind) -> Result<bool, SimulateError> {
+pub(crate) fn applies(
+    request: &Request,
+    network_model: NetworkModelKind,
+) -> Result<bool, SimulateError> {
     let runs = request.order.keeps_to_plans() || planner::has_finalists(request)?;
-    Ok(runs && world.carries_messages())
+    Ok(runs && network_model.carries_messages())
 }
 
 /// The key of a plan whose key is `planned`, with everything that the runs depend on beside it.
-pub(crate) fn key(world: &WorldSettings<'_>, planned: &str) -> String {
+pub(crate) fn key(network_model: &NetworkModelSettings<'_>, planned: &str) -> String {
     let mut inputs = json!({
         "version": VERSION,
         "planned": planned,
-        "world": world.kind,
-        "topology": world.topology.map(|Topology(_, keys)| keys),
-        "packets": world.packets,
+        "network_model": network_model.kind,
+        "topology": network_model.topology.map(|Topology(_, keys)| keys),
+        "packets": network_model.packets,
     });
-    if world.paths != Splitting::Minimal {
-        inputs["paths"] = json!(world.paths);
+    if network_model.paths != Splitting::Minimal {
+        inputs["paths"] = json!(network_model.paths);
     }
-    if world.send_ahead > Bytes::default() {
-        inputs["send_ahead"] = json!(world.send_ahead);
+    if network_model.send_ahead > Bytes::default() {
+        inputs["send_ahead"] = json!(network_model.send_ahead);
     }
     hashes::hash(&inputs)
 }
@@ -87,7 +90,7 @@ pub(crate) fn plan(judge: &mut Judge<'_, '_>, alone: bool) -> Result<Chosen, Sim
     };
     let finalists = planner::finalists(judge.request, &watch)?;
     judge.runs.next();
-    let orders = order_in_world::orders(judge.request.order).len() as u64;
+    let orders = order_in_network_model::orders(judge.request.order).len() as u64;
     judge.runs.expect(finalists.len() as u64 * orders + 1 + after);
     let chosen = choose(judge, &finalists, alone);
     judge.runs.expect(after);
@@ -105,14 +108,14 @@ pub(crate) fn choose(
 ) -> Result<Chosen, SimulateError> {
     let chosen = match (judge.request.order.keeps_to_plans(), finalists) {
         (true, [only]) if !planner::has_finalists(judge.request)? => {
-            order_in_world::fix(judge, only, Time::MAX)?.map(|fixed| fixed.plan.into())
+            order_in_network_model::fix(judge, only, Time::MAX)?.map(|fixed| fixed.plan.into())
         }
         (true, _) => in_planned_order(judge, finalists, free)?,
         (false, [_]) => None,
         (false, _) => in_free_order(judge, finalists)?.map(Chosen::from),
     };
     let mut chosen = chosen.unwrap_or_else(|| finalists[0].clone().into());
-    chosen.plan.key = key(judge.world, &chosen.plan.key);
+    chosen.plan.key = key(judge.network_model, &chosen.plan.key);
     Ok(chosen)
 }
 
@@ -144,7 +147,7 @@ fn in_planned_order(
     let mut fixed: Vec<Fixed> = Vec::new();
     let mut least = Time::MAX;
     for plan in finalists {
-        if let Some(one) = order_in_world::fix(judge, plan, least)? {
+        if let Some(one) = order_in_network_model::fix(judge, plan, least)? {
             least = least.min(one.finish);
             fixed.push(one);
         }

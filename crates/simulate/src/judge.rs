@@ -7,15 +7,15 @@ use allrail_schedule::{Order, Request};
 use crate::driver::{self, Collectives, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, work};
+use crate::network_model_settings::NetworkModelSettings;
 use crate::runs::Runs;
-use crate::world_settings::WorldSettings;
 
 /// What a collective is judged by.
 pub(crate) struct Judge<'a, 'r> {
     /// What is planned.
     pub(crate) request: &'a Request,
     /// Where it runs.
-    pub(crate) world: &'a WorldSettings<'a>,
+    pub(crate) network_model: &'a NetworkModelSettings<'a>,
     /// Hear how far each run is, and may break it off.
     pub(crate) runs: &'a mut Runs<'r>,
 }
@@ -34,19 +34,19 @@ impl Judge<'_, '_> {
         let fabric = &self.request.fabric;
         let plans = std::slice::from_ref(plan);
         let (_, works) = work(fabric, plans)?;
-        let lowering = Lowering::messages(fabric, plans, &works, self.world.kind, order)?;
+        let lowering = Lowering::messages(fabric, plans, &works, self.network_model.kind, order)?;
         let job = Collectives {
             plans,
             starts: &[Time::ZERO],
             priorities: &[0],
             order,
             active_chunks: self.request.active_chunks,
-            send_ahead: self.world.send_ahead,
+            send_ahead: self.network_model.send_ahead,
             endpoint_delay: plan.endpoint_delay,
             timeline: true,
             until,
         };
-        let mut empty = self.world.of_messages(fabric, &lowering)?;
+        let mut empty = self.network_model.of_messages(fabric, &lowering)?;
         let told = &mut |done, total| self.runs.observe(done, total);
         let outcome = driver::run(&job, &lowering, &mut *empty, told);
         self.runs.next();

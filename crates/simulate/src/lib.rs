@@ -4,14 +4,14 @@
 //! - `outcome`: [`simulate`](simulate()) takes a scenario of any kind. [`collectives`], [`training`] and [`traffic`] are
 //!   the kinds.
 //! - [`coordination`]: all coordinators of a job in virtual time.
-//! - `executors`: the executors of all ranks, over a world.
-//! - [`driver`]: issues collectives at their times, and runs the world until all are over.
-//! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
+//! - `executors`: the executors of all ranks, over a network model.
+//! - [`driver`]: issues collectives at their times, and runs the network model until all are over.
+//! - [`lowering`]: what a stage is in each network model: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
 //! - `agreed_starts`: when collectives start that ranks have to agree on.
-//! - `judge`: a collective alone in the network model that will carry it. `order_in_world`: a planned order, fixed
+//! - `judge`: a collective alone in the network model that will carry it. `order_in_network_model`: a planned order, fixed
 //!   by such runs. `finalists`: the best of several plans, found by them.
-//! - `on_graph`: the network models that run on a graph, one file each. `world_settings`: a network of messages with
+//! - `on_graph`: the network models that run on a graph, one file each. `network_model_settings`: a network of messages with
 //!   its settings.
 //! - [`training`]: all of that for training steps.
 //! - `cut_bound`: the lower bound of collectives on a network that is no product of dimensions.
@@ -32,8 +32,9 @@ mod finalists;
 mod judge;
 pub mod keys;
 pub mod lowering;
+mod network_model_settings;
 mod on_graph;
-mod order_in_world;
+mod order_in_network_model;
 mod outcome;
 mod plan_file;
 pub mod prove;
@@ -44,7 +45,6 @@ pub mod scenario;
 mod summary;
 pub mod traffic;
 pub mod training;
-mod world_settings;
 
 pub use collectives::{plan, plan_key, plan_watched};
 pub use error::SimulateError;

@@ -13,7 +13,7 @@ use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, StageTimes};
 use crate::executors::plan_messages;
 use crate::executors::programs::Programs;
-use crate::scenario::WorldKind;
+use crate::scenario::NetworkModelKind;
 
 /// What the driver carries.
 pub struct Lowering {
@@ -49,15 +49,15 @@ impl Lowering {
     /// Every rank sends the messages of its plan; `works` are its times in `dims`.
     ///
     /// # Errors
-    /// If the fabric or a program is too large for `world`, or a switch reduces.
+    /// If the fabric or a program is too large for `network_model`, or a switch reduces.
     pub fn messages(
         fabric: &Fabric,
         plans: &[CollectivePlan],
         works: &[Work],
-        world: WorldKind,
+        network_model: NetworkModelKind,
         order: Order,
     ) -> Result<Self, SimulateError> {
-        let actors = plan_messages::check_fabric(fabric, world)?;
+        let actors = plan_messages::check_fabric(fabric, network_model)?;
         let ports: Vec<u32> = fabric.ids().map(|id| id.0).collect();
         let mut programs = Programs::default();
         let mut collectives = Vec::new();

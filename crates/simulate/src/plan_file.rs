@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
-use crate::scenario::{AcceptPlan, CollectiveScenario, WORLDS, WorldKind, field};
+use crate::scenario::{AcceptPlan, CollectiveScenario, NETWORK_MODELS, NetworkModelKind, field};
 
 /// A file of plans, one per collective of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,12 +42,12 @@ impl PlanFile {
         }
         for plan in &file.plans {
             plan.check()?;
-            if !WORLDS.iter().any(|model| model.tag == plan.order_made_in) {
-                let known: Vec<&str> = WORLDS.iter().map(|model| model.tag).collect();
+            if !NETWORK_MODELS.iter().any(|model| model.tag == plan.order_made_in) {
+                let known: Vec<&str> = NETWORK_MODELS.iter().map(|model| model.tag).collect();
                 return Err(field(
                     "plan.order_made_in",
                     &plan.order_made_in,
-                    "it is not a world",
+                    "it is not a network model",
                     format!("it is one of {}", known.join(", ")),
                 ));
             }
@@ -71,8 +71,8 @@ impl PlanFile {
 
     /// The order in which dimensions serve stages, where a scenario asks for `order`.
     #[must_use]
-    pub(crate) fn order(&self, order: Order, world: WorldKind) -> Order {
-        let here = self.plans.iter().all(|plan| plan.order_made_in == world.tag());
+    pub(crate) fn order(&self, order: Order, network_model: NetworkModelKind) -> Order {
+        let here = self.plans.iter().all(|plan| plan.order_made_in == network_model.tag());
         self.free_order.filter(|_| here && order.keeps_to_plans()).unwrap_or(order)
     }
 

@@ -1,12 +1,12 @@
 //! Reads a scenario: every default filled in by whoever wrote it, quantities as text with units.
 
 use allrail_fabric::Fabric;
+use allrail_network::packets::Settings;
 use allrail_schedule::chunk::Plugins;
 use allrail_schedule::tensor::TensorPlugins;
 use allrail_workload::device::DeviceChoice;
 use allrail_workload::spec::{Model, Workload};
 use allrail_workload::steps::Steps;
-use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use crate::SimulateError;
 use crate::scenario::{
-    Collective, Job, JobKind, MessageSettings, Placement, Scenario, Schedule, Topology, Traffic,
-    Training, WhatIf, WorldKind, field, tag,
+    Collective, Job, JobKind, MessageSettings, NetworkModelKind, Placement, Scenario, Schedule,
+    Topology, Traffic, Training, WhatIf, field, tag,
 };
 use crate::training::part;
 
@@ -45,9 +45,9 @@ pub(crate) struct Form {
     /// What carries the transfers out; traffic takes `flows` or `packets`. If left out: `dims`, for
     /// traffic `flows`.
     #[serde(default)]
-    #[schemars(extend("x-table" = "worlds"))]
-    world: Option<WorldKind>,
-    /// Switches and packets, in the world `packets`.
+    #[schemars(extend("x-table" = "network_models"))]
+    network_model: Option<NetworkModelKind>,
+    /// Switches and packets, in the network model `packets`.
     #[serde(default)]
     packets: Settings,
     /// Of a workload on a `topology`: on which NPUs its ranks are. `in_order` (if left out),
@@ -207,19 +207,24 @@ impl<J: JobKind> Scenario<J> {
 fn read(text: &str, chunk: &Plugins, tensor: &TensorPlugins) -> Result<Scenario, SimulateError> {
     let mut form = Form::read(text)?;
     if let Some(traffic) = &form.traffic {
-        traffic.check_keys(form.world.unwrap_or(WorldKind::Flows))?;
+        traffic.check_keys(form.network_model.unwrap_or(NetworkModelKind::Flows))?;
     }
     let graph = form.traffic.is_some() || form.fabric.get("topology").is_some();
     let topology = graph.then(|| Topology::read(form.fabric.take())).transpose()?;
     let (job, fabric) = form.job(topology.as_ref())?;
-    let model = if matches!(job, Job::Traffic(_)) { WorldKind::Flows } else { WorldKind::Dims };
-    let Form { mut schedule, world, packets, messages, seed, .. } = form;
+    let model = if matches!(job, Job::Traffic(_)) {
+        NetworkModelKind::Flows
+    } else {
+        NetworkModelKind::Dims
+    };
+    let Form { mut schedule, network_model, packets, messages, seed, .. } = form;
     schedule.plugins = chunk.clone();
     if let Some(one) = &mut schedule.tensor {
         one.plugins = tensor.clone();
     }
-    let world = world.unwrap_or(model);
-    let rest = Scenario { fabric, topology, schedule, world, packets, messages, seed, job: () };
+    let network_model = network_model.unwrap_or(model);
+    let rest =
+        Scenario { fabric, topology, schedule, network_model, packets, messages, seed, job: () };
     match job {
         Job::Collectives(collectives) => {
             let scenario = rest.with(collectives);

@@ -14,14 +14,14 @@ pub struct SimulationResult {
     pub time_us: f64,
     /// Total bytes over total bandwidth.
     pub ideal_time_us: f64,
-    /// No schedule is faster, in any world: see `allrail_schedule::bound`.
+    /// No schedule is faster, in any network model: see `allrail_schedule::bound`.
     pub bound_time_us: f64,
     /// `ideal_time_us / time_us`; absent where the model is below the physical bound.
     pub utilisation: Option<f64>,
     /// Bytes sent by an NPU (the busiest) over all dimensions.
     pub bytes_per_npu: u64,
-    /// The world that predicted this.
-    pub world: String,
+    /// The network model that predicted this.
+    pub network_model: String,
     /// The scenario's.
     pub seed: u64,
     /// Where the simulated network is not wired as the priced one: how.

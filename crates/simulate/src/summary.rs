@@ -14,7 +14,7 @@ use crate::result::{
     AgreementResult, CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult,
     line_rate,
 };
-use crate::scenario::{CollectiveScenario, Topology, WorldKind, tag};
+use crate::scenario::{CollectiveScenario, NetworkModelKind, Topology, tag};
 
 /// The policy that others are held against.
 const BASELINE: &str = "baseline";
@@ -50,7 +50,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         spanned.iter().map(|id| fabric.dimension(*id).aggregate().bytes_per_second() as f64).sum();
     let total: f64 = sent.iter().sum();
     let ideal_us = total / bandwidth * 1e6;
-    let counted = !scenario.world.carries_messages();
+    let counted = !scenario.network_model.carries_messages();
     let below_physical_bound = plans.iter().zip(models).any(|(plan, model)| {
         let mut stages = plan.chunks.iter().flat_map(|chunk| &chunk.stages);
         counted && stages.any(|stage| model.below_physical(stage.operation, stage.dimension))
@@ -76,7 +76,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         ),
         utilisation: known(ideal_us / time.as_us()),
         bytes_per_npu: total.round() as u64,
-        world: tag(&scenario.world),
+        network_model: tag(&scenario.network_model),
         seed: scenario.seed,
         simulated_as: simulated_as(scenario),
         counted: scenario.topology.as_ref().and_then(Topology::counted),
@@ -88,7 +88,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         policy: plans[0].policy.clone(),
         order: tag(&scenario.schedule.order),
         chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
-        messages: scenario.world.carries_messages().then_some(run.transfers),
+        messages: scenario.network_model.carries_messages().then_some(run.transfers),
         coordinators: agreed.map(|one| AgreementResult::of(one.counts)),
         dimensions: dimensions(parts, &sent, time, below_physical_bound),
         collectives,
@@ -101,7 +101,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
 /// For each dimension, the bytes that an NPU sends: of messages, the NPU that sends most.
 fn sent(scenario: &CollectiveScenario, works: &[Work], run: &Run) -> Vec<f64> {
     let mut sent = vec![0.0f64; scenario.fabric.dimensions.len()];
-    if scenario.world.carries_messages() {
+    if scenario.network_model.carries_messages() {
         for (place, bytes) in run.sent.iter().enumerate() {
             let dimension = place % sent.len();
             sent[dimension] = sent[dimension].max(*bytes);
@@ -164,7 +164,8 @@ fn behind_baseline(parts: &Parts<'_>, time: Time) -> Option<String> {
         scenario.schedule.order.fixed_by().iter().map(end).min()
     };
     let talked = parts.agreed.map_or(Time::ZERO, |agreed| agreed.starts[0] - collective.start);
-    let own = if scenario.world == WorldKind::Dims { time - talked } else { in_dims()? };
+    let own =
+        if scenario.network_model == NetworkModelKind::Dims { time - talked } else { in_dims()? };
     let baseline =
         Request { policy: BASELINE.to_owned(), order: Order::FIFO, ..scenario.request(collective) };
     let other = planner::finish(&baseline).ok()?;
@@ -193,10 +194,10 @@ fn ran(plans: &[CollectivePlan], id: DimensionId) -> String {
     if names.is_empty() { plans[0].algorithms[id.index()].clone() } else { names.join(", ") }
 }
 
-/// A graph's wiring is used in the worlds of cables only.
+/// A graph's wiring is used in the network models of cables only.
 fn simulated_as(scenario: &CollectiveScenario) -> Option<&'static str> {
     let Topology(topology, _) = scenario.topology.as_ref()?;
-    let cables = scenario.world.has_every_link();
+    let cables = scenario.network_model.has_every_link();
     cables.then(|| topology.simulated_as()).flatten()
 }
 
@@ -234,7 +235,7 @@ fn times(
     }
 }
 
-/// No schedule of any of the collectives alone ends earlier, in this world or in another; where a plan is not made of
+/// No schedule of any of the collectives alone ends earlier, in this network model or in another; where a plan is not made of
 /// one operation per stage, what its own busiest NPU sends.
 fn lower_bound(
     scenario: &CollectiveScenario,
@@ -246,7 +247,7 @@ fn lower_bound(
     let fabric = &scenario.fabric;
     let latencies: Vec<Time> = fabric.dimensions.iter().map(|d| d.latency).collect();
     // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
-    let latencies = (!scenario.world.has_every_link()).then_some(latencies.as_slice());
+    let latencies = (!scenario.network_model.has_every_link()).then_some(latencies.as_slice());
     let cuts = CutBound::of(scenario)?;
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in

@@ -3,7 +3,7 @@
 //! Whether a link is slow hangs on its number and the seed alone, not on who asks first: both are
 //! hashed to a uniform draw, and the link is slow if that is below the share. A slow link has `factor`
 //! of its bandwidth, to a millionth; its latency stays. A link of a dimension is one direction, as
-//! the world `links` counts them (`allrail_fabric::kinds`); of a topology it is a cable, both ways.
+//! the network model `links` counts them (`allrail_fabric::kinds`); of a topology it is a cable, both ways.
 
 use allrail_core::{Bandwidth, DimensionId, Time};
 

@@ -6,12 +6,17 @@ SHORT = {
     "fabric": "fabric",
     "chunks": "schedule.chunks",
     "size": "collective.size",
-    "world": "world",
+    "network_model": "network_model",
     "model": "workload.model",
     "tensor": "schedule.tensor",
     "coordination": "schedule.coordination",
 }
 """Keys that have an option of their own, by its name."""
+
+
+def option(name: str) -> str:
+    """Return an argument's option on the command line: `network_model` is `--network-model`."""
+    return "--" + name.replace("_", "-")
 
 
 def short_of(path: str) -> str:

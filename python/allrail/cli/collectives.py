@@ -152,7 +152,7 @@ def show_comparison(comparison: Comparison) -> None:
     if len(within) < len(beside):
         output.note("nccl: by the figures of NCCL's own tuner; its order is algorithm and protocol")
     output.predicted(
-        [row.result.world for row in rows],
+        [row.result.network_model for row in rows],
         calibrated=all(row.result.calibrated for row in rows),
         below_bound=any(row.result.below_physical_bound for row in rows),
         simulated_as=[
@@ -191,7 +191,7 @@ def _tell_measured(scenario: Scenario) -> None:
 def _predicted(result: CollectivesResult) -> None:
 
     output.predicted(
-        [result.world],
+        [result.network_model],
         calibrated=result.calibrated,
         below_bound=result.below_physical_bound,
         simulated_as=[result.simulated_as, result.counted, result.behind_baseline],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allrail.base.axes import SHORT
+from allrail.base.axes import SHORT, option
 from allrail.base.errors import InputError
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
@@ -54,13 +54,13 @@ def _each(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) ->
 def _explain(error: InputError, typed: Mapping[str, Any]) -> None:
     """Say by which option a value came that is wrong."""
     if not error.source and (typed["each"] or any(typed[name] for name in SHORT)):
-        options_by_path = {path: f"--{name}" for name, path in SHORT.items()}
+        options_by_path = {path: option(name) for name, path in SHORT.items()}
         error.source = options_by_path.get(error.field, "--each")
 
 
 def _axis(name: str, about: str) -> click.Option:
     return click.Option(
-        [f"--{name}"], multiple=True, callback=_values_of, metavar="A,B,...", help=about
+        [option(name)], multiple=True, callback=_values_of, metavar="A,B,...", help=about
     )
 
 
@@ -71,7 +71,7 @@ def _axis(name: str, about: str) -> click.Option:
         _axis("fabric", "Fabrics: presets or files"),
         _axis("chunks", "Numbers of chunks"),
         _axis("size", "Sizes of the collective, such as 100 MB,1 GB"),
-        _axis("world", "Network models"),
+        _axis("network_model", "Network models"),
         _axis("model", "Models of a workload: presets or files"),
         _axis("tensor", "Tensor schedulers of a workload"),
         _axis("coordination", "Coordination policies"),

@@ -168,7 +168,7 @@ def advise_fabric(advice: Told, *, fabric: str) -> None:
     if isinstance(loaded, GraphFabric) and facts(loaded)["shares_ports"]:
         output.note(
             "these dimensions share the port of an NPU, so together they have no more than one "
-            "of them: what is idle here is not to be had; compare in `world: flows`"
+            "of them: what is idle here is not to be had; compare in `network_model: flows`"
         )
 
 

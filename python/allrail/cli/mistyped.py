@@ -20,7 +20,7 @@ _HABITS = {
     "--fabric": ("topology", "network", "cluster", "system"),
     "--out": ("output", "output-dir", "outdir", "dir", "save"),
     "--json": ("format", "output-format"),
-    "--world": ("network-model", "backend"),
+    "--network-model": ("world", "backend"),
 }
 """By option of ours: what other tools call it."""
 _DEGREES = ("tp", "cp", "ep", "pp", "dp")
@@ -45,7 +45,7 @@ _KEYS = {
     "chunks": "schedule.chunks=64",
     "order": "schedule.order=fifo",
     "size": "collective.size=1GiB",
-    "world": "world=links",
+    "network_model": "network_model=links",
     "seed": "seed=1",
     **{degree: f"workload.parallelism.{degree}=8" for degree in _DEGREES},
 }

@@ -249,7 +249,7 @@ def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
 
 
 def predicted(
-    worlds: Sequence[str],
+    network_models: Sequence[str],
     *,
     calibrated: bool,
     below_bound: bool = False,
@@ -260,7 +260,7 @@ def predicted(
     """Say below a table where its numbers come from.
 
     Args:
-        worlds: The worlds that predicted them.
+        network_models: The network models that predicted them.
         calibrated: Whether the fabrics' numbers were measured.
         below_bound: Whether a time is below what the links can carry.
         simulated_as: How networks were simulated that are not wired as they are priced, and how
@@ -274,9 +274,9 @@ def predicted(
 
     for wiring in dict.fromkeys(filter(None, simulated_as)):
         note(wiring)
-    names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(network_models))
     figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
-    note(f"predicted in world {names}; the fabric is {figures}")
+    note(f"predicted in network model {names}; the fabric is {figures}")
     if below_bound:
         note("below the physical bound: messages of a step do not share links (`contention: none`)")
     told = show_error(errors)

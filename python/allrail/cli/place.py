@@ -109,7 +109,7 @@ def _show_mixes(told: dict[str, Any]) -> None:
         output.note(
             f"{show_count(len(shares['jobs']), 'job runs', 'jobs run')} `{shares['run']}`"
             f" ({algorithms}) at once, in "
-            f"`{shares['world']}` over all shortest paths"
+            f"`{shares['network_model']}` over all shortest paths"
         )
         above = output.percent(shares["above_leaves"])
         output.note(f"{above} % of what they send into trees goes above leaf switches")

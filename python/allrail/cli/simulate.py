@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @options.sets
 @options.plugin
 @click.option(
-    "--world", metavar="NAME", help="Network model, such as `links`; short for `--set world=NAME`"
+    "--network-model",
+    metavar="NAME",
+    help="Network model, such as `links`; short for `--set network_model=NAME`",
 )
 @click.option(
     "--plan", type=options.Input(), metavar="PLAN", help="Run this plan instead of planning"

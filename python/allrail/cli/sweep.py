@@ -96,7 +96,7 @@ def show(swept: Swept) -> None:
     _tell_errors(swept)
     if len(good):
         output.predicted(
-            good["world"].unique(maintain_order=True).to_list(),
+            good["network_model"].unique(maintain_order=True).to_list(),
             calibrated=bool(good["calibrated"].all()),
             errors=_errors(good),
         )

@@ -103,7 +103,7 @@ def _notes(results: Sequence[TrafficResult]) -> None:
     for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)
     output.predicted(
-        [one.world for one in results],
+        [one.network_model for one in results],
         calibrated=all(one.calibrated for one in results),
         simulated_as=[one.simulated_as for one in results],
         network=[network_error(one.scenario) for one in results],

@@ -289,7 +289,7 @@ def _number(value: float | None) -> str:
 def _predicted(results: Sequence[TrainingResult]) -> None:
     """Say below a table where its numbers come from."""
     output.predicted(
-        [one.world for one in results],
+        [one.network_model for one in results],
         calibrated=all(one.calibrated for one in results),
     )
     for line in lines(one.known for one in results):

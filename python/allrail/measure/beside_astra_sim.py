@@ -36,7 +36,7 @@ def beside_astra_sim(
     results: list[Any],
     options: dict[str, Any],
     *,
-    world: str | None,
+    network_model: str | None,
     run: str | None,
     out: Path | None,
     progress: Progress | None,
@@ -46,7 +46,7 @@ def beside_astra_sim(
     Args:
         results: What it printed: one file.
         options: The files of the case.
-        world: Network model; the case's own if None.
+        network_model: Network model; the case's own if None.
         run: Which line of its result.
         out: A folder for both.
         progress: Told how far the simulation is.
@@ -69,7 +69,7 @@ def beside_astra_sim(
         name: options[name] for name in ("system", "workload") if name in options
     }
     version = check_versions([theirs], inputs)
-    case = read_asked(options, world, verb=_VERB)
+    case = read_asked(options, network_model, verb=_VERB)
     if case.warning:
         warnings.warn(case.warning, AllrailWarning, stacklevel=4)
     scenario = load_scenario(case.scenario)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
 from allrail.base.arguments import KINDS, PathLike, check, checked
-from allrail.base.axes import SHORT
+from allrail.base.axes import SHORT, option
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.progress import Progress
 from allrail.base.stdin import STDIN
@@ -34,7 +34,7 @@ class Axes(TypedDict, total=False):
         fabric: Presets or files.
         chunks: Of `schedule.chunks`.
         size: Of the collective, such as `100 MB`.
-        world: Network models.
+        network_model: Network models.
         model: Models of a workload: presets or files.
         tensor: Tensor schedulers of a workload.
         coordination: Coordination policies.
@@ -45,7 +45,7 @@ class Axes(TypedDict, total=False):
     fabric: Sequence[object]
     chunks: Sequence[object]
     size: Sequence[object]
-    world: Sequence[object]
+    network_model: Sequence[object]
     model: Sequence[object]
     tensor: Sequence[object]
     coordination: Sequence[object]
@@ -93,7 +93,7 @@ def compare(
         fabric: Fabrics: presets or files.
         chunks: Values of `schedule.chunks`.
         size: Sizes of the collective, such as `100 MB`.
-        world: Network models.
+        network_model: Network models.
         model: Models of a workload: presets or files.
         tensor: Tensor schedulers of a workload.
         coordination: Coordination policies.
@@ -149,7 +149,7 @@ def compare(
             beside_astra_sim(
                 bases,
                 foreign,
-                world=_world(short.get("world", [])),
+                network_model=_network_model(short.get("network_model", [])),
                 run=run,
                 out=None if out is None else Path(out),
                 progress=progress,
@@ -295,8 +295,8 @@ def _refuse_axes(
     short: Mapping[str, list[object]], *, each: Any, sets: Sets, timeline: bool | int
 ) -> None:
     """Refuse what has variants: beside a result of ASTRA-sim stands its own case."""
-    given: dict[str, object] = {f"--{name}": texts for name, texts in short.items()}
-    given.pop("--world", None)
+    given: dict[str, object] = {option(name): texts for name, texts in short.items()}
+    given.pop("--network-model", None)
     for name, value in {**given, "--each": each, "--set": sets, "--timeline": timeline}.items():
         if value:
             raise InputError(
@@ -306,15 +306,15 @@ def _refuse_axes(
             )
 
 
-def _world(worlds: list[object]) -> str | None:
-    if len(worlds) > 1:
+def _network_model(network_models: list[object]) -> str | None:
+    if len(network_models) > 1:
         raise InputError(
             "a result of ASTRA-sim is of one backend",
             hint="name `links` for the congestion-aware one, or leave it out",
-            source="--world",
-            value=", ".join(map(str, worlds)),
+            source="--network-model",
+            value=", ".join(map(str, network_models)),
         )
-    return str(worlds[0]) if worlds else None
+    return str(network_models[0]) if network_models else None
 
 
 def _check_files(bases: list[Any], short: Mapping[str, list[object]]) -> None:
@@ -331,9 +331,9 @@ def _check_files(bases: list[Any], short: Mapping[str, list[object]]) -> None:
         file = Path(one)
         if file == STDIN or file.exists():
             continue
-        lists = [(f"--{name}", texts) for name, texts in short.items() if texts]
+        lists = [(option(name), texts) for name, texts in short.items() if texts]
         hint = "check the path"
         if len(lists) == 1:
-            option, texts = lists[0]
-            hint = f"did you mean `{option} {','.join([*map(str, texts), str(file)])}`?"
+            name, texts = lists[0]
+            hint = f"did you mean `{name} {','.join([*map(str, texts), str(file)])}`?"
         raise InputError("there is no such file", hint=hint, source=str(file))

@@ -3,7 +3,7 @@
 The format is Kineto's (the profiler of PyTorch): Chrome's trace events, `cat: kernel`, the stream
 and the device among the arguments. One process an actor, which stands for all its alike ranks under
 the number of its first; one stream for compute, one for each dimension, or for each set of them
-that a group spans in worlds of messages. What is sent there
+that a group spans in network models of messages. What is sent there
 is named as Kineto names the kernel of that collective, with the arguments that it records: the
 elements that go in and come out, their type, the group. A collective that a dimension serves in
 several slices has its elements shared out over them by their length.
@@ -140,11 +140,15 @@ def trace_of(
                 label += f" for {each.ranks:,} alike"
             events += _process(one, label, mine, process=process, events_before=len(events))
             process += 1
-    world = max((one.result.npus for one in shown), default=0)
+    world_size = max((one.result.npus for one in shown), default=0)
     return {
         "schemaVersion": 1,
         "displayTimeUnit": "ms",
-        "distributedInfo": {"backend": "nccl", "rank": min(ranks, default=0), "world_size": world},
+        "distributedInfo": {
+            "backend": "nccl",
+            "rank": min(ranks, default=0),
+            "world_size": world_size,
+        },
         "traceEvents": events,
     }
 

@@ -35,7 +35,7 @@ def trace_events(results: Mapping[str, CollectivesResult]) -> list[dict[str, Any
     for process, (name, result) in enumerate(results.items(), start=1):
         if result.timeline is None:
             continue
-        events.append(name_event("process_name", process, 0, f"{name} ({result.world})"))
+        events.append(name_event("process_name", process, 0, f"{name} ({result.network_model})"))
         track = 0
         for index, dimension in enumerate(result.dimensions):
             spans = [span for span in result.timeline if span.dimension == index]

@@ -1,7 +1,7 @@
 """What `--out DIR` writes of training steps.
 
 `result.json`; the tables `training` (a row a result), `exposed` (by purpose), `passes`,
-`dimensions`, `links` and `busiest_links` (worlds of messages), `actors`, `critical_path`,
+`dimensions`, `links` and `busiest_links` (network models of messages), `actors`, `critical_path`,
 `timeline` and `what_ifs` as CSV and Parquet; pictures as SVG and PNG;
 `report.html`; where there is a timeline `trace.json.gz` with a process an actor, and
 `kineto/rank_N.json.gz` with each of them alone, for analysers that read a file a rank.

@@ -11,7 +11,7 @@ COLLECTIVES = {
     "policy": "String",
     "order": "String",
     "chunks": "Int64",
-    "world": "String",
+    "network_model": "String",
     "calibrated": "Boolean",
     "npus": "Int64",
     "seed": "UInt64",
@@ -34,7 +34,7 @@ TRAINING = {
     "chunks": "Int64",
     "tensor_policy": "String",
     "coordination": "String",
-    "world": "String",
+    "network_model": "String",
     "calibrated": "Boolean",
     "npus": "Int64",
     "seed": "UInt64",
@@ -64,7 +64,7 @@ TRAINING = {
 }
 TRAFFIC = {
     "pattern": "String",
-    "world": "String",
+    "network_model": "String",
     "paths": "String",
     "algorithm": "String",
     "npus": "Int64",

@@ -101,16 +101,16 @@ class Plan(Answer):
 def is_cached(scenario: Scenario) -> bool:
     """Return whether the scenario's plans are worth keeping: their planning is expensive.
 
-    A policy may search; a planned order for a world of messages is fixed by running it there.
+    A policy may search; a planned order for a network model of messages is fixed by a run there.
 
     Args:
         scenario: What would be planned.
     """
     rows = {row["name"]: row for row in table("policies")}
-    worlds = {row["name"]: row for row in table("worlds")}
+    network_models = {row["name"]: row for row in table("network_models")}
     orders = {row["name"]: row for row in table("orders")}
     planned = orders[scenario.schedule.order]["keeps_to_plans"]
-    runs = planned and worlds[scenario.world].get("messages")
+    runs = planned and network_models[scenario.network_model].get("messages")
     return bool(runs or rows[scenario.schedule.policy].get("expensive"))
 
 

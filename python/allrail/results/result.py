@@ -244,7 +244,7 @@ class CollectivesResult(Result):
         bound_time_us: The tightest proven lower bound, µs.
         utilisation: Of all bandwidth over that time, 0 to 1; None below physical bounds.
         bytes_per_npu: Sent by one NPU.
-        world: Which world predicted it.
+        network_model: Which network model predicted it.
         seed: Of everything random.
         calibrated: Whether the fabric's numbers were measured.
         error_low_us: With collectives as fast as the fabric's `error` lets them be, µs; None where
@@ -260,7 +260,7 @@ class CollectivesResult(Result):
         dimensions: Innermost first.
         collectives: In the scenario's order.
         host: Measured on this machine.
-        messages: Simulated; in the world `links` only.
+        messages: Simulated; in the network model `links` only.
         simulated_as: Where the simulated network is not wired as the priced one: how.
         counted: Where the network is no product of dimensions: how plans count, and why.
         behind_baseline: Where the policy is slower than the baseline in `dims`: by how much.
@@ -278,7 +278,7 @@ class CollectivesResult(Result):
     bound_time_us: float
     utilisation: float | None
     bytes_per_npu: float
-    world: str
+    network_model: str
     seed: int
     calibrated: bool
     npus: int

@@ -31,7 +31,7 @@ class TrafficResult(Result):
 
     Attributes:
         pattern: Who sent to whom.
-        world: Which world predicted it.
+        network_model: Which network model predicted it.
         npus: NPUs that took part.
         planes: Of the fabric; one is simulated.
         size_bytes: From one NPU to another over all planes, or an NPU's buffer; None in a trace.
@@ -74,7 +74,7 @@ class TrafficResult(Result):
 
     kind: ClassVar[str] = "traffic"
     pattern: str
-    world: str
+    network_model: str
     npus: int
     planes: int
     size_bytes: int | None

@@ -189,8 +189,8 @@ class Slice(_Record):
 
     Attributes:
         actor: Whose, by name.
-        track: `compute`, or the dimension such as `dim1`; in worlds of messages the dimensions that
-            a group spans, such as `dim1+dim2`, or `network`.
+        track: `compute`, or the dimension such as `dim1`; in network models of messages the
+            dimensions that a group spans, such as `dim1+dim2`, or `network`.
         name: Of the work.
         iteration: In which one, from 0.
         start_us: From the start of the simulation, µs.

@@ -50,14 +50,14 @@ class TrainingResult(Result):
             sent, 0 to 1.
         utilisation_while_communicating: The same over the time in which any dimension sends, or
             compute waits for communication; None if it is not known.
-        links: In worlds of messages, how busy the classes of links are; empty in `dims`.
+        links: In network models of messages, how busy the classes of links are; empty in `dims`.
         busiest_links: The same of single links, the busiest first.
         critical_path: What the step's time was spent on, in the order of time.
         critical_path_in_words: Its largest part, as a sentence.
         memory_per_npu_bytes: What the fullest NPU keeps; None where the workload does not say.
         memory: The same by kind.
         actors: The classes of alike ranks.
-        world: Which world predicted it.
+        network_model: Which network model predicted it.
         seed: Of everything random.
         calibrated: Whether the fabric's numbers were measured.
         error_low_us: With collectives as fast as the fabric's `error` lets them be, µs; None where
@@ -106,7 +106,7 @@ class TrainingResult(Result):
     memory_per_npu_bytes: int | None = None
     memory: Memory | None = None
     actors: tuple[ActorResult, ...]
-    world: str
+    network_model: str
     seed: int
     calibrated: bool
     npus: int

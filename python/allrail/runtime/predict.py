@@ -36,13 +36,13 @@ class Prediction:
     Attributes:
         step_ms: How long it takes.
         exposed_ms: Of it, communication during which nothing is computed.
-        world: What has carried the bytes.
+        network_model: What has carried the bytes.
         note: What is to be known of the number.
     """
 
     step_ms: float
     exposed_ms: float
-    world: str
+    network_model: str
     note: str
 
 
@@ -64,7 +64,9 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
         return f"the simulator does not take this job: {error.why}"
     calibrated = bool(settings.get("calibrated"))
     note = "" if calibrated else "the fabric is uncalibrated"
-    return Prediction(result.step_time_us / 1e3, result.exposed_us.data / 1e3, result.world, note)
+    return Prediction(
+        result.step_time_us / 1e3, result.exposed_us.data / 1e3, result.network_model, note
+    )
 
 
 def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:

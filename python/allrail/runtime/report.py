@@ -287,7 +287,7 @@ def _lines(report: Report) -> list[str]:
             note = f"; {one.note}" if one.note else ""
             lines.append(
                 f"predicted  {one.step_ms:10.3f} ms  ({100 * (report.difference or 0):+.1f} %,"
-                f" world `{one.world}`{note})"
+                f" network model `{one.network_model}`{note})"
             )
             lines.append(f"  exposed  {one.exposed_ms:10.3f} ms")
     for use in report.dimensions:

@@ -10,14 +10,13 @@ from pydantic import BaseModel
 from allrail.base.errors import did_you_mean
 from allrail.scenario.job import KINDS, NAMES
 
-RENAMED = {"batch_per_npu": "batch_per_replica"}
+RENAMED = {"batch_per_npu": "batch_per_replica", "world": "network_model"}
 """Keys that had another name, by that name; of any place that has the key of today."""
 _WORDS = {
     "fabric": ("topology", "network", "system", "cluster", "hardware", "interconnect"),
     "workload": ("training", "train", "training_step", "step"),
     "collective": ("comm", "communication", "operation", "coll"),
-    "world": ("network_model", "backend", "fidelity", "simulator"),
-    "network_model": ("world", "backend", "fidelity", "simulator"),
+    "network_model": ("backend", "fidelity", "simulator"),
     "schedule": ("scheduler", "scheduling"),
 }
 """By key: what other tools, or people, call it."""

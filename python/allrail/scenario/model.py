@@ -65,8 +65,8 @@ AnyFabric = Annotated[
     Discriminator(_form),
     BeforeValidator(_as_fabric, json_schema_input_type=str | Fabric | GraphFabric),
 ]
-GRAPH_WORLDS = ("flows", "packets")
-"""The worlds that carry traffic; the others know dimensions only."""
+GRAPH_MODELS = ("flows", "packets")
+"""The network models that carry traffic; the others know dimensions only."""
 
 
 class OnFabric(Node):
@@ -102,7 +102,7 @@ class Scenario(Node):
         "`{utilisation: 0.6}`: collectives take that part of the bandwidth of their dimensions.",
     )
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
-        default=None, description="Switches and packets, in the world `packets`."
+        default=None, description="Switches and packets, in the network model `packets`."
     )
     messages: Messages | None = Field(
         default=None,
@@ -114,7 +114,7 @@ class Scenario(Node):
         "left out), `shuffled` (the first NPUs, in an order that is drawn), `scattered` (drawn "
         "from all), or a list.",
     )
-    world: Annotated[str, OneOf(table="worlds")] = Field(
+    network_model: Annotated[str, OneOf(table="network_models")] = Field(
         default_factory=lambda data: "dims" if data.get("traffic") is None else "flows",
         description="What carries the transfers out; traffic takes `flows` or `packets`. If left "
         "out: `dims`, for traffic `flows`.",
@@ -186,7 +186,7 @@ class Scenario(Node):
         """Whether the fabric's dimensions, if it has any, are not what the job runs on."""
         if self.workload is None or not isinstance(self.fabric, GraphFabric):
             return False
-        cables = self.world in GRAPH_WORLDS and self.schedule.algorithms is None
+        cables = self.network_model in GRAPH_MODELS and self.schedule.algorithms is None
         return cables or "steps" in self.workload.model
 
     def to_json(self) -> str:
@@ -245,8 +245,12 @@ class Scenario(Node):
 
 
 def _check_form(scenario: Scenario) -> None:
-    """Collectives and workloads belong to dimensions, traffic to graphs, each to its worlds."""
-    fabric, world, given = scenario.fabric, scenario.world, scenario.model_fields_set
+    """Collectives and workloads belong to dimensions, traffic to graphs; all to network models."""
+    fabric, network_model, given = (
+        scenario.fabric,
+        scenario.network_model,
+        scenario.model_fields_set,
+    )
     graph = fabric.topology if isinstance(fabric, GraphFabric) else None
     traffic = scenario.traffic is not None
     jobs = [name for name in NAMES if name in given and getattr(scenario, name) is not None]
@@ -258,19 +262,19 @@ def _check_form(scenario: Scenario) -> None:
             field="fabric",
             value=fabric.name,
         )
-    if traffic and world not in GRAPH_WORLDS:
+    if traffic and network_model not in GRAPH_MODELS:
         raise InputError(
             "it knows dimensions, not switches and cables",
-            hint="the worlds here are " + ", ".join(f"`{name}`" for name in GRAPH_WORLDS),
-            field="world",
-            value=world,
+            hint="the network models here are " + ", ".join(f"`{name}`" for name in GRAPH_MODELS),
+            field="network_model",
+            value=network_model,
         )
     if traffic and "schedule" in given:
         raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
-    if scenario.packets is not None and world != "packets":
+    if scenario.packets is not None and network_model != "packets":
         raise InputError(
-            "only the world `packets` reads it",
-            hint="leave it out, or write `world: packets`",
+            "only the network model `packets` reads it",
+            hint="leave it out, or write `network_model: packets`",
             field="packets",
         )
     if scenario.workload is None:
@@ -294,10 +298,10 @@ def _check_paths(scenario: Scenario, messages: Messages) -> None:
             field=f"messages.{other}",
             value=show(getattr(messages, other)),
         )
-    if messages.paths is not None and scenario.world != "flows":
+    if messages.paths is not None and scenario.network_model != "flows":
         raise InputError(
             "only `flows` splits messages over paths",
-            hint="write `world: flows`, or leave it out",
+            hint="write `network_model: flows`, or leave it out",
             field="messages.paths",
             value=messages.paths,
         )

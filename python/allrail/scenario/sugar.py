@@ -294,7 +294,7 @@ class Rows(_Field):
 
 
 class PacketSettings(_Field):
-    """The world `packets`' own keys; the Rust core has their schema."""
+    """The network model `packets`' own keys; the Rust core has their schema."""
 
     def check(self, value: Any) -> dict[str, Any]:
         """Return them as they were written."""

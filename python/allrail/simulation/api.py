@@ -4,7 +4,7 @@
     result.time_us, result.utilisation
 
 They take scenarios of every kind: collectives, training steps, traffic. Every predicted number
-comes from the network model that the scenario names (`result.world`).
+comes from the network model that the scenario names (`result.network_model`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def simulate(
     scenario: ScenarioLike | None = None,
     *,
     sets: Sets = (),
-    world: str | None = None,
+    network_model: str | None = None,
     plan: Plan | str | os.PathLike[str] | None = None,
     timeline: bool | int = False,
     cache: bool = True,
@@ -66,7 +66,7 @@ def simulate(
     Args:
         scenario: A file, a mapping or a `Scenario`.
         sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
-        world: Network model, such as `links`; the scenario's own if None.
+        network_model: Network model, such as `links`; the scenario's own if None.
         plan: Of collectives: run this plan, or the one in this file, instead of planning; in its
             own order unless the scenario names one.
         timeline: Whether the result holds what happened when, of collectives every stage's times;
@@ -101,12 +101,12 @@ def simulate(
     """
     given = locals()
     files = given_of(**{name: given[name] for name in ASTRA_OPTIONS})
-    case = _case(files, scenario, world) if astra_sim else None
+    case = _case(files, scenario, network_model) if astra_sim else None
     if case is None:
         refuse(files | given_of(write_scenario=write_scenario), verb="allrail simulate")
     else:
-        scenario, world = case.scenario, None
-    loaded = _loaded(scenario, sets, world)
+        scenario, network_model = case.scenario, None
+    loaded = _loaded(scenario, sets, network_model)
     names = _what_ifs(loaded, what_if, plan)
     timeline = timeline or (MAX_SLICES if out is not None else False)
     plan = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
@@ -120,21 +120,23 @@ def simulate(
     return result
 
 
-def _loaded(scenario: ScenarioLike | None, sets: Sets, world: str | None) -> Scenario:
+def _loaded(scenario: ScenarioLike | None, sets: Sets, network_model: str | None) -> Scenario:
     if scenario is None:
         raise InputError(
             "the scenario's file is missing",
             hint="for example `allrail simulate FILE`; `-` is stdin",
             source="allrail simulate",
         )
-    if world is None:
+    if network_model is None:
         return load_scenario(scenario, sets=sets)
     if isinstance(sets, Mapping):
-        return load_scenario(scenario, sets={**sets, "world": world})
-    return load_scenario(scenario, sets=[*sets, f"world={world}"])
+        return load_scenario(scenario, sets={**sets, "network_model": network_model})
+    return load_scenario(scenario, sets=[*sets, f"network_model={network_model}"])
 
 
-def _case(given: dict[str, Any], scenario: ScenarioLike | None, world: str | None) -> AstraCase:
+def _case(
+    given: dict[str, Any], scenario: ScenarioLike | None, network_model: str | None
+) -> AstraCase:
     if scenario is not None:
         raise InputError(
             "either a scenario or `--astra-sim`, not both",
@@ -144,7 +146,7 @@ def _case(given: dict[str, Any], scenario: ScenarioLike | None, world: str | Non
         )
     from allrail.formats.astra_sim.asked import read_asked
 
-    case = read_asked(given, world, verb="allrail simulate --astra-sim")
+    case = read_asked(given, network_model, verb="allrail simulate --astra-sim")
     if case.warning:
         warnings.warn(case.warning, AllrailWarning, stacklevel=4)
     return case

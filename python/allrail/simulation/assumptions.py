@@ -12,7 +12,7 @@ from allrail.base.progress import Progress
 from allrail.results.result import Result
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
-from allrail.scenario.model import GRAPH_WORLDS
+from allrail.scenario.model import GRAPH_MODELS
 from allrail.scenario.overrides import Sets
 from allrail.simulation.kinds import needs
 from allrail.simulation.many import run_many
@@ -49,13 +49,13 @@ class WhatIf:
 def what_if_names(scenario: Scenario) -> list[str]:
     """Return the assumptions that can be made of a scenario.
 
-    A topology's cables belong to no one dimension, so in its worlds none can be doubled; nor are
-    the dimensions of written steps the topology's, so there is no ideal schedule of them.
+    A topology's cables belong to no one dimension, so in its network models none can be doubled;
+    nor are the dimensions of written steps the topology's, so there is no ideal schedule of them.
 
     Args:
         scenario: One with `workload`.
     """
-    cables = scenario.world in GRAPH_WORLDS
+    cables = scenario.network_model in GRAPH_MODELS
     written = scenario.workload is not None and "steps" in scenario.workload.model
     ideal = [] if cables and written else ["ideal_schedule"]
     count = 0 if cables else len(dimensions_of(scenario.fabric, counted=True).dimensions)

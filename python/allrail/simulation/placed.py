@@ -260,12 +260,12 @@ class Whereabouts:
         share = count(GraphFabric.model_validate(own))["half_plane_cut_share"]
         return None if share is None else float(share)
 
-    def scenario(self, job: PlacedJob, *, world: str = "flows") -> dict[str, Any]:
+    def scenario(self, job: PlacedJob, *, network_model: str = "flows") -> dict[str, Any]:
         """Return a job as a scenario: an all-reduce of its NPUs, where they are in the fabric.
 
         Args:
             job: One of `jobs`.
-            world: What carries its messages, `flows` or `packets`.
+            network_model: What carries its messages, `flows` or `packets`.
 
         Raises:
             InputError: The job has one NPU, which sends nothing.
@@ -281,7 +281,7 @@ class Whereabouts:
         algorithms: dict[str, Any] = {"all_reduce": self._algorithm(job, rows, columns)}
         algorithms["shapes"] = {"job": [rows, columns]}
         messages: dict[str, Any] = {"algorithms": algorithms}
-        if world == "flows":
+        if network_model == "flows":
             messages["paths"] = "ecmp"
         step = {"all_reduce": SIZE, "over": "job"}
         graph = self.graph
@@ -302,7 +302,7 @@ class Whereabouts:
             },
             "placement": self.npus(job),
             "messages": messages,
-            "world": world,
+            "network_model": network_model,
         }
 
     def _algorithm(self, job: PlacedJob, rows: int, columns: int) -> str:

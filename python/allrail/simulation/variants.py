@@ -196,6 +196,6 @@ def _variant(base: Scenario, variant: Mapping[str, object]) -> Scenario:
 def _rival(variant: Mapping[str, object]) -> tuple[object, ...]:
     """What a row has in common with the one that it is compared with."""
     schedules = {path for path in variant if path.startswith(("schedule", "what_if"))}
-    networks = {path for path in variant if path.startswith(("fabric", "world", "packets"))}
+    networks = {path for path in variant if path.startswith(("fabric", "network_model", "packets"))}
     free = schedules or networks or set(variant)
     return tuple(show_value(value) for path, value in variant.items() if path not in free)

@@ -343,7 +343,7 @@ def _bandwidths(gains: Mapping[str, Mapping[Case, Best]]) -> Detail:
 
 
 NOTES = (
-    "all predicted in world `dims`, steady iterations; the fabric is uncalibrated",
+    "all predicted in network model `dims`, steady iterations; the fabric is uncalibrated",
     (
         f"as many servers as workers, on machines of their own; a link up and down each, {LATENCY} "
         f"latency, {OVERHEAD} an operation; one machine needs no network"

@@ -83,13 +83,13 @@ def measured(scope: Scope) -> dict[str, dict[str, Any]]:
 
 def _cases(results: Results) -> Detail:
     """One row a simulation."""
-    start = ("fabric", "pattern", "world", "size", "algorithm", "how", "time_us")
+    start = ("fabric", "pattern", "network_model", "size", "algorithm", "how", "time_us")
     end = ("share_of_injection", "packets", "packet_hops", "wall_ms")
     rows: list[Cells] = [
         (
             case.cluster.fabric,
             case.pattern,
-            case.world,
+            case.network_model,
             case.size,
             case.algorithm,
             how(case, result),
@@ -111,10 +111,10 @@ def _notes(scope: Scope, results: Results) -> list[str]:
         "an all-reduce's share is of the most that is possible without reduction in the network",
         "one plane is simulated, as all are alike; sizes are over all planes",
     ]
-    if "packets" in scope.worlds and "large" in scope.sizes:
+    if "packets" in scope.network_models and "large" in scope.sizes:
         notes.append("large clusters run in `flows` only: too large for `packets`")
     sampled = {
-        (result["phases_simulated"], result["phases"], case.world)
+        (result["phases_simulated"], result["phases"], case.network_model)
         for case, result in results.items()
         if case.pattern == "all_to_all" and result["phases_simulated"] < result["phases"]
     }

@@ -29,7 +29,7 @@ from allrail_reproduce.hammingmesh.published import (
 )
 
 Pattern = Literal["all_to_all", "all_reduce", "permutation"]
-WorldName = Literal["flows", "packets"]
+NetworkModelName = Literal["flows", "packets"]
 
 ALL_TO_ALL_SIZE = "1 MiB"
 """Of a message from one NPU to another, over all planes: as printed."""
@@ -49,7 +49,7 @@ CURVE_PHASES = 128
 """Of an all-to-all in Fig. 11, unless all are asked for."""
 
 BUFFER_MOST = {("torus", "packets"): 1e9}
-"""Up to where, by algorithm and world: its few long steps would be too many packets."""
+"""Up to where, by algorithm and network model: its few long steps would be too many packets."""
 LARGE_PART = 32
 """Large clusters run one phase for so many that small ones run."""
 FREE_PHASES = 16
@@ -86,7 +86,7 @@ class TrafficCase:
     Attributes:
         cluster: Where.
         pattern: Who sends to whom.
-        world: What carries it.
+        network_model: What carries it.
         size: As the scenario writes it, over all planes.
         phases: Of an all-to-all: how many; all if None.
         algorithm: Of an all-reduce.
@@ -97,7 +97,7 @@ class TrafficCase:
 
     cluster: Published
     pattern: Pattern
-    world: WorldName
+    network_model: NetworkModelName
     size: str
     phases: int | None = None
     algorithm: str = ""
@@ -113,7 +113,7 @@ class TrafficCase:
             traffic["phases"] = "all" if self.phases is None else self.phases
             if self.barrier is not None:
                 traffic["phase_barrier"] = self.barrier
-        if self.world == "flows":
+        if self.network_model == "flows":
             # Without a barrier messages come and go, and no splitting is the best for all of them.
             traffic["paths"] = "ecmp" if self.barrier is False else "ideal"
         if self.algorithm:
@@ -125,14 +125,14 @@ class TrafficCase:
             "schema_version": 1,
             "fabric": fabric,
             "traffic": traffic,
-            "world": self.world,
+            "network_model": self.network_model,
             "seed": self.seed,
         }
 
     @property
     def phases_overlap(self) -> bool:
         """Whether phases of an all-to-all begin before others are over, as far as a window goes."""
-        free = self.world == "packets" if self.barrier is None else not self.barrier
+        free = self.network_model == "packets" if self.barrier is None else not self.barrier
         return free and self.pattern == "all_to_all"
 
     @property
@@ -141,7 +141,7 @@ class TrafficCase:
         npus, planes = _counts(self.cluster.fabric)
         name, size = self.cluster.name, self.cluster.size
         phases = self.phases or npus - 1 if self.pattern == "all_to_all" else 1
-        if self.world == "flows":
+        if self.network_model == "flows":
             if self.pattern == "all_to_all" and self.barrier is False:
                 return 5.0
             if self.pattern == "all_to_all":
@@ -225,7 +225,7 @@ class Scope:
 
     Attributes:
         sizes: The halves of Table II.
-        worlds: Where traffic runs.
+        network_models: Where traffic runs.
         phases: Shift phases of an all-to-all in `packets`; a part of them on large clusters, and
             with a barrier after each; all if None.
         curves: Whether Figures 11, 12, 13 and 17 are computed.
@@ -233,7 +233,7 @@ class Scope:
     """
 
     sizes: tuple[Size, ...] = ("small", "large")
-    worlds: tuple[WorldName, ...] = ("flows", "packets")
+    network_models: tuple[NetworkModelName, ...] = ("flows", "packets")
     phases: int | None = 256
     curves: bool = True
     jobs: bool = True
@@ -247,34 +247,36 @@ class Scope:
         """One phase for so many of `phases`; None for all."""
         return None if self.phases is None else max(1, self.phases // part)
 
-    def worlds_of(self, cluster: Published) -> list[WorldName]:
+    def network_models_of(self, cluster: Published) -> list[NetworkModelName]:
         """Where a cluster's traffic runs: large ones are too large for `packets`."""
-        return [w for w in self.worlds if w == "flows" or cluster.size == "small"]
+        return [w for w in self.network_models if w == "flows" or cluster.size == "small"]
 
 
-def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCase:
+def all_to_all(cluster: Published, network_model: NetworkModelName, scope: Scope) -> TrafficCase:
     """Return Table II's global bandwidth; all phases of a small cluster in `flows`.
 
     Args:
         cluster: Where.
-        world: What carries it.
+        network_model: What carries it.
         scope: Says how many phases.
     """
-    whole = world == "flows" and cluster.size == "small"
+    whole = network_model == "flows" and cluster.size == "small"
     phases = None if whole else scope.part(LARGE_PART if cluster.size == "large" else 1)
     rows = rows_of(cluster)
-    return TrafficCase(cluster, "all_to_all", world, ALL_TO_ALL_SIZE, phases, rows=rows)
+    return TrafficCase(cluster, "all_to_all", network_model, ALL_TO_ALL_SIZE, phases, rows=rows)
 
 
-def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
+def all_reduce(cluster: Published, network_model: NetworkModelName) -> TrafficCase:
     """Return Table II's all-reduce.
 
     Args:
         cluster: Where.
-        world: What carries it.
+        network_model: What carries it.
     """
     algorithm, rows = algorithms(cluster)[0], rows_of(cluster)
-    return TrafficCase(cluster, "all_reduce", world, ALL_REDUCE_SIZE, None, algorithm, None, rows)
+    return TrafficCase(
+        cluster, "all_reduce", network_model, ALL_REDUCE_SIZE, None, algorithm, None, rows
+    )
 
 
 def all_reduce_a_plane(cluster: Published) -> TrafficCase:
@@ -322,33 +324,37 @@ def algorithms(cluster: Published) -> tuple[str, ...]:
     return (first, "torus")
 
 
-def permutation(cluster: Published, world: WorldName) -> TrafficCase:
+def permutation(cluster: Published, network_model: NetworkModelName) -> TrafficCase:
     """Return Fig. 12's case.
 
     Args:
         cluster: Where.
-        world: What carries it.
+        network_model: What carries it.
     """
     size = planes_size(cluster, PERMUTATION_SIZE)
-    return TrafficCase(cluster, "permutation", world, size, rows=rows_of(cluster))
+    return TrafficCase(cluster, "permutation", network_model, size, rows=rows_of(cluster))
 
 
-def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[TrafficCase]:
+def message_sizes(
+    cluster: Published, network_model: NetworkModelName, scope: Scope
+) -> list[TrafficCase]:
     """Return Fig. 11's cases.
 
     Args:
         cluster: Where.
-        world: What carries it.
+        network_model: What carries it.
         scope: Says whether all phases are simulated.
     """
     phases = None if scope.phases is None else min(scope.phases, CURVE_PHASES)
     rows = rows_of(cluster)
     sizes = [planes_size(cluster, size) for size in MESSAGE_SIZES]
-    smaller = [TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows) for size in sizes]
-    return [*smaller, all_to_all(cluster, world, scope)]
+    smaller = [
+        TrafficCase(cluster, "all_to_all", network_model, size, phases, rows=rows) for size in sizes
+    ]
+    return [*smaller, all_to_all(cluster, network_model, scope)]
 
 
-def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
+def buffer_sizes(cluster: Published, network_model: NetworkModelName) -> list[TrafficCase]:
     """Return the cases of an all-reduce over sizes: Fig. 17, small clusters; Fig. 13, large ones.
 
     On a large fat tree, dragonfly or HyperX rows and columns take minutes a size, and are left out:
@@ -356,21 +362,21 @@ def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
 
     Args:
         cluster: Where.
-        world: What carries it.
+        network_model: What carries it.
     """
     rows = rows_of(cluster)
     if cluster.size == "large":
         mesh = cluster.name in (HX2, HX4, TORUS)
         return [
-            TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm)
+            TrafficCase(cluster, "all_reduce", network_model, size, algorithm=algorithm)
             for algorithm in algorithms(cluster)[: 2 if mesh else 1]
             for size in LARGE_BUFFER_SIZES
         ]
     return [
-        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows)
+        TrafficCase(cluster, "all_reduce", network_model, size, algorithm=algorithm, rows=rows)
         for algorithm in algorithms(cluster)
         for size in BUFFER_SIZES
-        if _bytes(size) <= BUFFER_MOST.get((algorithm, world), math.inf)
+        if _bytes(size) <= BUFFER_MOST.get((algorithm, network_model), math.inf)
     ]
 
 
@@ -380,7 +386,11 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     Args:
         scope: How much.
     """
-    pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
+    pairs = [
+        (cluster, network_model)
+        for cluster in scope.clusters
+        for network_model in scope.network_models_of(cluster)
+    ]
     table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
     table += [with_barrier(c, scope) for c, w in pairs if w == "packets"]
     table += [without_barrier(c, scope) for c, w in pairs if w == "flows" and c.size == "small"]
@@ -389,20 +399,22 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
     if not scope.curves:
         return table
-    small = [(cluster, world) for cluster, world in pairs if cluster.size == "small"]
+    small = [
+        (cluster, network_model) for cluster, network_model in pairs if cluster.size == "small"
+    ]
     curves = [
         case
-        for cluster, world in small
+        for cluster, network_model in small
         for case in (
-            permutation(cluster, world),
-            *message_sizes(cluster, world, scope),
-            *buffer_sizes(cluster, world),
+            permutation(cluster, network_model),
+            *message_sizes(cluster, network_model, scope),
+            *buffer_sizes(cluster, network_model),
         )
     ]
     curves += [
         case
-        for cluster, world in pairs
+        for cluster, network_model in pairs
         if cluster.size == "large"
-        for case in buffer_sizes(cluster, world)
+        for case in buffer_sizes(cluster, network_model)
     ]
     return list(dict.fromkeys([*table, *curves]))

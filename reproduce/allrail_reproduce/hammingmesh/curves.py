@@ -32,19 +32,19 @@ class Curves:
     def of(self, pattern: str, size: str = "small") -> list[TrafficCase]:
         """The cases of a pattern on small or large clusters, in order."""
         pairs = [
-            (cluster, world)
+            (cluster, network_model)
             for cluster in self.scope.clusters
             if cluster.size == size
-            for world in self.scope.worlds_of(cluster)
+            for network_model in self.scope.network_models_of(cluster)
         ]
         found: list[TrafficCase] = []
-        for cluster, world in pairs:
+        for cluster, network_model in pairs:
             if pattern == "permutation":
-                found.append(kinds.permutation(cluster, world))
+                found.append(kinds.permutation(cluster, network_model))
             elif pattern == "all_to_all":
-                found += kinds.message_sizes(cluster, world, self.scope)
+                found += kinds.message_sizes(cluster, network_model, self.scope)
             else:
-                found += kinds.buffer_sizes(cluster, world)
+                found += kinds.buffer_sizes(cluster, network_model)
         return found
 
     def rows(self) -> list[Row]:
@@ -54,7 +54,7 @@ class Curves:
             result = self.results[case]
             for name in ("median", "mean", "p1"):
                 ours = 100 * result["npu_bandwidth_gbps"][name] / result["injection_gbps"]
-                label = f"{case.cluster.label}, permutation, {name} NPU, {case.world}"
+                label = f"{case.cluster.label}, permutation, {name} NPU, {case.network_model}"
                 rows.append(Row(label, ours, None, "%", how=how(case, result)))
         return rows + self._orders()
 
@@ -86,14 +86,23 @@ class Curves:
         ]
 
     def _sizes(self, name: str, cases: list[TrafficCase]) -> Detail:
-        header = ("cluster", "world", "algorithm", "size", "bytes", "share_%", "time_us", "how")
+        header = (
+            "cluster",
+            "network_model",
+            "algorithm",
+            "size",
+            "bytes",
+            "share_%",
+            "time_us",
+            "how",
+        )
         rows: list[Cells] = []
         for case in cases:
             result = self.results[case]
             rows.append(
                 (
                     case.cluster.label,
-                    case.world,
+                    case.network_model,
                     case.algorithm,
                     case.size,
                     result["size_bytes"],
@@ -109,7 +118,7 @@ class Curves:
         each: list[Cells] = []
         for case in self.of("permutation"):
             result = self.results[case]
-            label = (case.cluster.label, case.world)
+            label = (case.cluster.label, case.network_model)
             spread = result["npu_bandwidth_gbps"]
             cost = float(count(case.cluster.fabric)["cost_usd"]) / 1e6
             summary.append(
@@ -126,8 +135,17 @@ class Curves:
                 for npu, gbps in enumerate(result["npu_bandwidths_gbps"])
             ]
         quantiles = (f"{name}_gbps" for name in QUANTILES)
-        columns = ("cluster", "world", *quantiles, "injection_gbps", "cost_M$", "mean_Tb/s_per_M$")
+        columns = (
+            "cluster",
+            "network_model",
+            *quantiles,
+            "injection_gbps",
+            "cost_M$",
+            "mean_Tb/s_per_M$",
+        )
         return [
             Detail("permutation", columns, summary),
-            Detail("permutation_npus", ("cluster", "world", "npu", "gbps", "share_%"), each),
+            Detail(
+                "permutation_npus", ("cluster", "network_model", "npu", "gbps", "share_%"), each
+            ),
         ]

@@ -142,13 +142,13 @@ _SIZE = (
 )
 
 
-def share(cluster: Published, kind: str, world: str, ours: float, published: float) -> str:
+def share(cluster: Published, kind: str, network_model: str, ours: float, published: float) -> str:
     """Return the reason for a share's difference; empty if it is small.
 
     Args:
         cluster: Where.
         kind: `all-to-all` or `all-reduce`.
-        world: What predicted ours.
+        network_model: What predicted ours.
         ours: Our share.
         published: The printed one, in the same unit.
     """
@@ -156,8 +156,8 @@ def share(cluster: Published, kind: str, world: str, ours: float, published: flo
         return ""
     if kind == "all-reduce":
         return _SIZE
-    if world == "packets with barrier":
+    if network_model == "packets with barrier":
         return _ONE_BY_ONE
-    if world == "flows without barrier":
+    if network_model == "flows without barrier":
         return _FREE
-    return _ALL_TO_ALL.get((cluster.size, cluster.name, world), "not explained yet")
+    return _ALL_TO_ALL.get((cluster.size, cluster.name, network_model), "not explained yet")

@@ -23,7 +23,7 @@ SCENARIO = {
         "algorithm": "ring_unidirectional",
         "size": f"{ACTIVATIONS} B",
     },
-    "world": "flows",
+    "network_model": "flows",
 }
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from allrail_reproduce.hammingmesh import cases, gaps, samples
-from allrail_reproduce.hammingmesh.cases import Scope, TrafficCase, WorldName
+from allrail_reproduce.hammingmesh.cases import NetworkModelName, Scope, TrafficCase
 from allrail_reproduce.hammingmesh.published import (
     FLOWS_TOLERANCE,
     PACKETS_TOLERANCE,
@@ -55,8 +55,8 @@ def how(case: TrafficCase, result: Mapping[str, Any], error: float | None = None
         result: What came out.
         error: Of a sample, as a part of its share, if the result itself does not say it.
     """
-    words = [str(result["world"])]
-    if case.world == "flows":
+    words = [str(result["network_model"])]
+    if case.network_model == "flows":
         words.append(f"{result['paths']} paths")
     if case.pattern == "all_to_all":
         words.append(f"{result['phases_simulated']} of {result['phases']} phases")
@@ -70,7 +70,7 @@ def how(case: TrafficCase, result: Mapping[str, Any], error: float | None = None
         words += [f"{case.algorithm}, {steps}", case.size]
     else:
         words.append(f"{case.size} a pair")
-    if case.world == "packets":
+    if case.network_model == "packets":
         words.append(f"buffers {result['built']['buffer_bytes'] / 1e6:g} MB")
     if case.cluster.name == "HyperX":
         words.append("direct links; priced as 1x1 boards")
@@ -104,21 +104,26 @@ class TableTwo:
         """Millions of dollars."""
         return float(self.measured[cluster.fabric]["cost_usd"]) / 1e6
 
-    def case(self, cluster: Published, kind: str, world: WorldName) -> TrafficCase:
+    def case(self, cluster: Published, kind: str, network_model: NetworkModelName) -> TrafficCase:
         """The simulation behind a share."""
         if kind == "all-to-all":
-            return cases.all_to_all(cluster, world, self.scope)
-        return cases.all_reduce(cluster, world)
+            return cases.all_to_all(cluster, network_model, self.scope)
+        return cases.all_reduce(cluster, network_model)
 
-    def share(self, cluster: Published, kind: str, world: WorldName) -> float | None:
+    def share(self, cluster: Published, kind: str, network_model: NetworkModelName) -> float | None:
         """Per cent; None if that was not simulated."""
-        result = self.results.get(self.case(cluster, kind, world))
+        result = self.results.get(self.case(cluster, kind, network_model))
         return None if result is None else percent(result)
 
-    def saving(self, cluster: Published, kind: str, world: WorldName) -> float | None:
+    def saving(
+        self, cluster: Published, kind: str, network_model: NetworkModelName
+    ) -> float | None:
         """From our costs and our shares."""
         tree = self._tree(cluster)
-        ours, theirs = self.share(cluster, kind, world), self.share(tree, kind, world)
+        ours, theirs = (
+            self.share(cluster, kind, network_model),
+            self.share(tree, kind, network_model),
+        )
         if ours is None or theirs is None:
             return None
         return self.cost(tree) / self.cost(cluster) * ours / theirs
@@ -139,9 +144,9 @@ class TableTwo:
         rows += [self._cut(cluster) for cluster in self.clusters if "Mesh" in cluster.name]
         for kind in KINDS:
             rows += [
-                self.share_row(cluster, kind, world)
+                self.share_row(cluster, kind, network_model)
                 for cluster in self.clusters
-                for world in self.scope.worlds_of(cluster)
+                for network_model in self.scope.network_models_of(cluster)
             ]
             if kind == "all-to-all":
                 rows += self._barriers() + self._merged()
@@ -150,9 +155,9 @@ class TableTwo:
             rows += self._orders(kind)
         for kind in KINDS:
             rows += [
-                self._saving(cluster, kind, world)
+                self._saving(cluster, kind, network_model)
                 for cluster in self.clusters
-                for world in self.scope.worlds_of(cluster)[-1:]
+                for network_model in self.scope.network_models_of(cluster)[-1:]
             ]
         return rows + self._savings()
 
@@ -204,23 +209,23 @@ class TableTwo:
         how_ = "largest flow, one plane"
         return Row(case, ours, wanted, "%", within=1e-9, absolute=True, how=how_)
 
-    def share_row(self, cluster: Published, kind: str, world: WorldName) -> Row:
+    def share_row(self, cluster: Published, kind: str, network_model: NetworkModelName) -> Row:
         """A share of bandwidth."""
-        case = self.case(cluster, kind, world)
+        case = self.case(cluster, kind, network_model)
         result = self.results[case]
         ours, published = percent(result), _published(cluster, kind)[0]
         within = 0.05
         if kind == "all-to-all" and cluster.size == "small":
-            tolerance = FLOWS_TOLERANCE if world == "flows" else PACKETS_TOLERANCE
+            tolerance = FLOWS_TOLERANCE if network_model == "flows" else PACKETS_TOLERANCE
             within = tolerance.get(cluster.name, within)
         return Row(
-            f"{cluster.label}, {kind}, {world}",
+            f"{cluster.label}, {kind}, {network_model}",
             ours,
             number(published, TABLE),
             "%",
             within=within,
             how=how(case, result, samples.error(case, self.results)),
-            why=gaps.share(cluster, kind, world, ours, published),
+            why=gaps.share(cluster, kind, network_model, ours, published),
             made=_made(case),
         )
 
@@ -230,11 +235,11 @@ class TableTwo:
             (cluster, kind, case)
             for cluster in self.clusters
             if cluster.size == "small"
-            for world, kind, case in (
+            for network_model, kind, case in (
                 ("flows", "flows without barrier", cases.without_barrier(cluster, self.scope)),
                 ("packets", "packets with barrier", cases.with_barrier(cluster, self.scope)),
             )
-            if world in self.scope.worlds
+            if network_model in self.scope.network_models
         ]
         rows = []
         for cluster, kind, case in asked:
@@ -254,7 +259,7 @@ class TableTwo:
         rows = []
         ours: dict[str, float] = {}
         some = [cluster for cluster in self.clusters if cluster.size == "large"]
-        for cluster in some if "flows" in self.scope.worlds else ():
+        for cluster in some if "flows" in self.scope.network_models else ():
             case = cases.all_reduce_a_plane(cluster)
             result = self.results[case]
             ours[cluster.name] = percent(result)
@@ -275,31 +280,33 @@ class TableTwo:
         rows = []
         for size in self.scope.sizes:
             some = [cluster for cluster in self.clusters if cluster.size == size]
-            for world in self.scope.worlds_of(some[0]):
-                ours = {one.name: self.share(one, kind, world) or 0 for one in some}
-                rows.append(_order(f"{size} clusters, {kind} in {world}", some, ours, kind))
+            for network_model in self.scope.network_models_of(some[0]):
+                ours = {one.name: self.share(one, kind, network_model) or 0 for one in some}
+                rows.append(_order(f"{size} clusters, {kind} in {network_model}", some, ours, kind))
         return rows
 
     def _merged(self) -> list[Row]:
         """The small meshes as they are priced."""
         rows = []
         for cluster in self.clusters:
-            for world in self.scope.worlds_of(cluster) if cases.rows_of(cluster) else ():
-                case = cases.merged(self.case(cluster, KINDS[0], world))
+            for network_model in (
+                self.scope.network_models_of(cluster) if cases.rows_of(cluster) else ()
+            ):
+                case = cases.merged(self.case(cluster, KINDS[0], network_model))
                 result = self.results[case]
-                label = f"{cluster.label} as priced, all-to-all, {world}"
+                label = f"{cluster.label} as priced, all-to-all, {network_model}"
                 published = number(cluster.all_to_all, TABLE)
                 ours, told = percent(result), how(case, result)
                 made = _made(case)
                 rows.append(Row(label, ours, published, "%", how=told, why=gaps.MERGED, made=made))
         return rows
 
-    def _saving(self, cluster: Published, kind: str, world: WorldName) -> Row:
-        ours, published = self.saving(cluster, kind, world), _published(cluster, kind)[1]
-        told = f"our costs and {world} shares; published shares give "
+    def _saving(self, cluster: Published, kind: str, network_model: NetworkModelName) -> Row:
+        ours, published = self.saving(cluster, kind, network_model), _published(cluster, kind)[1]
+        told = f"our costs and {network_model} shares; published shares give "
         told += f"{self.saving_from_published(cluster, kind):.3f}"
         case = f"{cluster.label}, {kind} saving"
-        chosen = _made(self.case(cluster, kind, world))
+        chosen = _made(self.case(cluster, kind, network_model))
         if cluster.name == TORUS:
             chosen = gaps.OPTICAL if chosen is COMPUTED else chosen.beside(gaps.OPTICAL)
         return Row(
@@ -344,9 +351,12 @@ class TableTwo:
             ]
             for kind in KINDS:
                 published, saving = _published(cluster, kind)
-                cells += [published, *(self.share(cluster, kind, world) for world in SIDES)]
+                cells += [
+                    published,
+                    *(self.share(cluster, kind, network_model) for network_model in SIDES),
+                ]
                 from_published = self.saving_from_published(cluster, kind)
-                ours = (self.saving(cluster, kind, world) for world in SIDES)
+                ours = (self.saving(cluster, kind, network_model) for network_model in SIDES)
                 savings.append((cluster.label, kind, saving, from_published, *ours))
             ends = (cluster.diameter, measured["diameter"], measured["diameter_bfs"])
             wide.append((*cells, *ends))
@@ -374,7 +384,7 @@ def _made(case: TrafficCase) -> Made:
     return gaps.WINDOW if case.phases_overlap else COMPUTED
 
 
-SIDES: tuple[WorldName, ...] = ("flows", "packets")
+SIDES: tuple[NetworkModelName, ...] = ("flows", "packets")
 
 
 def _published(cluster: Published, kind: str) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from allrail.scenario import GraphFabric
 from allrail.simulation.graphs import count
-from allrail_reproduce.hammingmesh.cases import ALL_REDUCE_SIZE, WorldName, fabric_keys
+from allrail_reproduce.hammingmesh.cases import ALL_REDUCE_SIZE, NetworkModelName, fabric_keys
 from allrail_reproduce.hammingmesh.table_two import percent
 from allrail_reproduce.kept import Kept
 from allrail_reproduce.pictures.hammingmesh_trees import trees as picture
@@ -119,18 +119,18 @@ class Case:
     Attributes:
         trees: Where.
         pattern: Who sends to whom.
-        world: What carries it.
+        network_model: What carries it.
     """
 
     trees: Trees
     pattern: Pattern
-    world: WorldName
+    network_model: NetworkModelName
 
     @property
     def scenario(self) -> dict[str, Any]:
         """What `allrail.simulate` takes."""
         traffic = dict(TRAFFIC[self.pattern])
-        if self.world == "flows":
+        if self.network_model == "flows":
             traffic["paths"] = "ecmp"
         if self.pattern == "all-reduce" and self.trees.large:
             traffic["size"] = ALL_REDUCE_SIZE
@@ -141,7 +141,7 @@ class Case:
             "schema_version": 1,
             "fabric": fabric,
             "traffic": traffic,
-            "world": self.world,
+            "network_model": self.network_model,
             "seed": 0,
         }
 
@@ -170,16 +170,16 @@ def cases_of(trees: Trees) -> list[Case]:
         return [Case(trees, "all-to-all", "flows"), Case(trees, "all-reduce", "flows")]
     # In packets, uniform traffic is a matter of its window; the all-to-all stands for both.
     return [
-        Case(trees, pattern, world)
+        Case(trees, pattern, network_model)
         for pattern in TRAFFIC
-        for world in ("flows", "packets")
-        if (pattern, world) != ("uniform", "packets")
+        for network_model in ("flows", "packets")
+        if (pattern, network_model) != ("uniform", "packets")
     ]
 
 
-def columns() -> list[tuple[Pattern, WorldName]]:
+def columns() -> list[tuple[Pattern, NetworkModelName]]:
     """Return what a row of the table has, in order."""
-    return [(case.pattern, case.world) for case in cases_of(NETWORKS[0])]
+    return [(case.pattern, case.network_model) for case in cases_of(NETWORKS[0])]
 
 
 def run(
@@ -264,16 +264,16 @@ def _rows(shares: Mapping[Case, float]) -> list[Row]:
         for case in cases_of(trees):
             if trees == base:
                 continue
-            beside = shares[Case(base, case.pattern, case.world)]
+            beside = shares[Case(base, case.pattern, case.network_model)]
             gain = shares[case] / beside
             rows.append(
                 Row(
-                    f"{trees.mesh}, {trees.name}: {case.pattern}, {case.world}",
+                    f"{trees.mesh}, {trees.name}: {case.pattern}, {case.network_model}",
                     gain,
                     None,
                     "x",
-                    how=f"{case.world}, {shares[case]:.2f} of {beside:.2f} %; for the price "
-                    f"{gain / dearer:.2f} x",
+                    how=f"{case.network_model}, {shares[case]:.2f} of {beside:.2f} %; for the "
+                    f"price {gain / dearer:.2f} x",
                 )
             )
     return rows
@@ -284,10 +284,12 @@ def _detail(shares: Mapping[Case, float]) -> Detail:
     kinds = columns()
     header: tuple[str, ...] = ("mesh", "network", "joined_lines", "uplinks_left_out")
     header += ("switches", "cost_M$")
-    header += tuple(f"{pattern}_{world}_%" for pattern, world in kinds)
+    header += tuple(f"{pattern}_{network_model}_%" for pattern, network_model in kinds)
     rows: list[Cells] = []
     for trees in NETWORKS:
-        carried = (shares.get(Case(trees, pattern, world)) for pattern, world in kinds)
+        carried = (
+            shares.get(Case(trees, pattern, network_model)) for pattern, network_model in kinds
+        )
         fixed = (trees.mesh, trees.name, trees.joined, trees.taper)
         rows.append((*fixed, int(_counted(trees)["switches"]), cost(trees), *carried))
     return Detail("trees", header, rows)

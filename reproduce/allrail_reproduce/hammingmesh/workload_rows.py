@@ -110,7 +110,7 @@ def computes() -> list[Row]:
 
 def _how(case: WorkloadCase) -> str:
     columns, rows = case.job.grid
-    return f"{case.world}, {columns}x{rows} NPUs"
+    return f"{case.network_model}, {columns}x{rows} NPUs"
 
 
 def _published(job: Job, network: str) -> Published:
@@ -135,7 +135,7 @@ def _exposed(case: WorkloadCase, result: Mapping[str, Any]) -> Row:
     beyond = abs(published.beyond(ours))
     return Row(
         f"{case.job.name}, {case.network}, exposed"
-        + ("" if case.world == "flows" else f", {case.world}"),
+        + ("" if case.network_model == "flows" else f", {case.network_model}"),
         ours,
         published,
         "ms",
@@ -184,11 +184,11 @@ def _cosmoflow(case: WorkloadCase, result: Mapping[str, Any]) -> list[Row]:
 def _order(job: Job, found: Found) -> list[Row]:
     """Pairs of networks that ours puts the other way round."""
     made: list[Row] = []
-    for world in ("flows", "packets"):
+    for network_model in ("flows", "packets"):
         ours = {
             case.network: result["step_time_us"] / 1e3
             for case, result in found.items()
-            if case.job is job and case.world == world
+            if case.job is job and case.network_model == network_model
         }
         if len(ours) < len(NETWORKS):
             continue
@@ -201,9 +201,9 @@ def _order(job: Job, found: Found) -> list[Row]:
                 ties.append(f"{one} = {other}")
             elif ours[one] > ours[other]:
                 reversed_.append(f"{one} > {other}")
-        said = f"{world}; ties: {', '.join(ties)}" if ties else world
+        said = f"{network_model}; ties: {', '.join(ties)}" if ties else network_model
         said += f"; reversed: {', '.join(reversed_)}" if reversed_ else ""
-        case = f"{job.name}, pairs of networks in the wrong order, {world}"
+        case = f"{job.name}, pairs of networks in the wrong order, {network_model}"
         made.append(
             Row(
                 case,
@@ -252,7 +252,7 @@ def _saved(found: Found) -> list[tuple[Job, str, str, float, float | None]]:
         exposed = {
             case.network: result["step_time_us"] / 1e3 - job.compute_ms
             for case, result in found.items()
-            if case.job is job and case.world == "flows"
+            if case.job is job and case.network_model == "flows"
         }
         for one in (HX2, HX4):
             for other in (TREE, TREE_50, TREE_75, HYPERX, TORUS):

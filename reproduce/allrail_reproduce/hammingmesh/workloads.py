@@ -45,7 +45,7 @@ NETWORKS = (TREE, TREE_50, TREE_75, HYPERX, HX2, HX4, TORUS)
 SAME = 1e-3
 """Times nearer to each other than this part are a tie."""
 
-WorldName = Literal["flows", "packets"]
+NetworkModelName = Literal["flows", "packets"]
 
 
 PICKED = ("ranks in order of NPUs", "shapes of the clusters", "ports of 400 Gb/s")
@@ -175,19 +175,19 @@ class WorkloadCase:
     Attributes:
         job: What.
         network: Where.
-        world: What carries it.
+        network_model: What carries it.
     """
 
     job: Job
     network: str
-    world: WorldName = "flows"
+    network_model: NetworkModelName = "flows"
 
     @property
     def scenario(self) -> dict[str, Any]:
         """What the core simulates, resolved."""
         from allrail.scenario.models import load_model
 
-        flows = self.world == "flows"
+        flows = self.network_model == "flows"
         return {
             "schema_version": 1,
             "fabric": fabric(self.network, self.job.grid),
@@ -195,7 +195,7 @@ class WorkloadCase:
                 "model": {"steps": load_model(self.job.preset)["steps"]},
                 "iterations": 1,
             },
-            "world": self.world,
+            "network_model": self.network_model,
             "messages": {
                 "paths": "ecmp" if flows else None,
                 "overhead": OVERHEAD,
@@ -218,7 +218,7 @@ class WorkloadCase:
     def weight(self) -> float:
         """About how many seconds of a core it takes."""
         part = 4.0 if self.network == TORUS else 1.0
-        return self.job.seconds * part * (1.0 if self.world == "flows" else 15.0)
+        return self.job.seconds * part * (1.0 if self.network_model == "flows" else 15.0)
 
 
 def fabric(network: str, grid: tuple[int, int]) -> dict[str, Any]:
@@ -259,24 +259,24 @@ def fabric(network: str, grid: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def cases_of(worlds: Sequence[WorldName]) -> list[WorkloadCase]:
+def cases_of(network_models: Sequence[NetworkModelName]) -> list[WorkloadCase]:
     """Return everything that is simulated; in `packets` GPT-3 alone.
 
     Args:
-        worlds: Where.
+        network_models: Where.
     """
     cases: list[WorkloadCase] = []
-    if "flows" in worlds:
+    if "flows" in network_models:
         for job in JOBS:
             networks = (TREE,) if job is TEXT else NETWORKS
             cases += [WorkloadCase(job, network) for network in networks]
-    if "packets" in worlds:
+    if "packets" in network_models:
         cases += [WorkloadCase(GPT3, network, "packets") for network in NETWORKS]
     return cases
 
 
 def run(
-    worlds: Sequence[WorldName] = ("flows", "packets"),
+    network_models: Sequence[NetworkModelName] = ("flows", "packets"),
     *,
     cache: bool = True,
     jobs: int | None = None,
@@ -286,7 +286,7 @@ def run(
     """Compute the workloads' numbers.
 
     Args:
-        worlds: Where they run.
+        network_models: Where they run.
         cache: Whether results that are kept on disk are taken; new ones are kept in any case.
         jobs: How many simulations run at once; as many as there are cores if None.
         simulate: Simulates one scenario.
@@ -297,7 +297,7 @@ def run(
     from allrail_reproduce.pictures import hammingmesh_workloads
 
     found = carry_out(
-        cases_of(worlds),
+        cases_of(network_models),
         simulate=simulate,
         kept=Kept(read=cache),
         jobs=jobs,
@@ -345,7 +345,7 @@ def _simulations(found: Mapping[WorkloadCase, Mapping[str, Any]]) -> Detail:
     header: tuple[str, ...] = (
         "workload",
         "network",
-        "world",
+        "network_model",
         "time_ms",
         "compute_ms",
         "exposed_ms",
@@ -357,7 +357,9 @@ def _simulations(found: Mapping[WorkloadCase, Mapping[str, Any]]) -> Detail:
         published = case.job.published_ms.get(case.network)
         ends = published if isinstance(published, tuple) else (published, published)
         exposed = time - compute
-        rows.append((case.job.name, case.network, case.world, time, compute, exposed, *ends))
+        rows.append(
+            (case.job.name, case.network, case.network_model, time, compute, exposed, *ends)
+        )
     return Detail("workloads", header, rows)
 
 

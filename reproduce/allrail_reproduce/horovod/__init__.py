@@ -112,7 +112,7 @@ def request(
             "tensor": {"policy": "fifo", "start_overhead": f"{plane.latency_ns(ranks)} ns"},
             "coordination": {**coordination, "skew": SKEW, "latency": costs.latency},
         },
-        "world": "dims",
+        "network_model": "dims",
         "seed": 1,
     }
 

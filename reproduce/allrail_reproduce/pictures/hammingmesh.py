@@ -1,7 +1,7 @@
 """Pictures of HammingMesh's numbers: Table II as bars, curves over message size, a permutation.
 
 They are drawn from the tables that are written beside them. `flows` is an upper bound that packets
-fall short of; where a world was not simulated, its part is missing.
+fall short of; where a network model was not simulated, its part is missing.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def pictures(details: Mapping[str, Detail]) -> list[Picture]:
             "message_sizes",
             "All-to-all against message size (Fig. 11)",
             _SIZES,
-            partial(_curves, name="message_sizes", split=("world",)),
+            partial(_curves, name="message_sizes", split=("network_model",)),
         ),
         (
             "buffer_sizes",
             "All-reduce against its size (Fig. 17)",
             _BUFFERS,
-            partial(_curves, name="buffer_sizes", split=("algorithm", "world")),
+            partial(_curves, name="buffer_sizes", split=("algorithm", "network_model")),
         ),
         (
             "permutation_npus",
@@ -198,17 +198,17 @@ def _curves(detail: Detail, *, name: str, split: tuple[str, ...]) -> Figure:
 
 
 def _permutation(detail: Detail) -> Figure:
-    """One panel a world: sorted shares, from the slowest NPU to the fastest."""
+    """One panel a network model: sorted shares, from the slowest NPU to the fastest."""
     from matplotlib.figure import Figure
 
     table = [_columns(detail, row) for row in detail.rows]
-    worlds = list(dict.fromkeys(str(row["world"]) for row in table))
+    network_models = list(dict.fromkeys(str(row["network_model"]) for row in table))
     with style("permutation_npus"):
         figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
-        grid = figure.subplots(1, len(worlds), squeeze=False, sharey=True)
-        for axes, world in zip(grid.flat, worlds, strict=True):
-            axes.set_title(world, loc="left")
-            chosen = [row for row in table if row["world"] == world]
+        grid = figure.subplots(1, len(network_models), squeeze=False, sharey=True)
+        for axes, network_model in zip(grid.flat, network_models, strict=True):
+            axes.set_title(network_model, loc="left")
+            chosen = [row for row in table if row["network_model"] == network_model]
             for cluster in dict.fromkeys(str(row["cluster"]) for row in chosen):
                 shares = sorted(float(r["share_%"] or 0) for r in chosen if r["cluster"] == cluster)
                 part = [100 * (i + 1) / len(shares) for i in range(len(shares))]

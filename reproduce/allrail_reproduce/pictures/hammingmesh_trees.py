@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NAME = "trees"
 PATTERNS = ("all-to-all", "permutation", "all-reduce")
-WORLDS = (("flows", HUES[0]), ("packets", HUES[1]))
+NETWORK_MODELS = (("flows", HUES[0]), ("packets", HUES[1]))
 
 
 def trees(detail: Detail) -> Figure:
@@ -41,14 +41,14 @@ def trees(detail: Detail) -> Figure:
             axes.set_ylabel(f"{pattern} (%)")
             axes.set_ylim(0, 104 if pattern == "all-reduce" else 45)
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=len(WORLDS))
+        figure.legend(handles, labels, loc="outside upper right", ncols=len(NETWORK_MODELS))
     return figure
 
 
 def _panel(axes: Axes, rows: list[dict[str, str | float | None]], pattern: str) -> None:
     """One mesh, one pattern."""
-    for world, colour in WORLDS:
-        column = f"{pattern}_{world}_%"
+    for network_model, colour in NETWORK_MODELS:
+        column = f"{pattern}_{network_model}_%"
         points = [
             (float(row["cost_M$"] or 0), float(row[column] or 0), place)
             for place, row in enumerate(rows, 1)
@@ -61,7 +61,7 @@ def _panel(axes: Axes, rows: list[dict[str, str | float | None]], pattern: str) 
             linestyle="",
             marker="o",
             markersize=4,
-            label=world,
+            label=network_model,
         )
         for price, share, place in points:
             axes.annotate(

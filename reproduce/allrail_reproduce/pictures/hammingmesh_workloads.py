@@ -63,7 +63,7 @@ def _panel(axis: Axes, rows: list[dict[str, str | float | None]]) -> None:
     values: dict[str, dict[str, float]] = {}
     for row in rows:
         exposed, compute = float(row["exposed_ms"] or 0), float(row["compute_ms"] or 0)
-        values.setdefault(str(row["world"]), {})[str(row["network"])] = exposed
+        values.setdefault(str(row["network_model"]), {})[str(row["network"])] = exposed
         if row["published_low_ms"] is not None:
             # The lower end of what is printed.
             published = float(row["published_low_ms"]) - compute

@@ -1,4 +1,4 @@
-"""The prediction of a run: its scenario, in the world `dims`, and what comes out.
+"""The prediction of a run: its scenario, in the network model `dims`, and what comes out.
 
 Where the table says nothing of recomputation, it is the least that fits the memory, and the band
 from none to full is told.
@@ -133,7 +133,7 @@ class Job:
         return {
             "schema_version": 1,
             "fabric": self.machine.fabric,
-            "world": "dims",
+            "network_model": "dims",
             "workload": {
                 "model": self.model,
                 "sequence_length": self.run.count("sequence_length"),

@@ -59,8 +59,8 @@ REAL = (
 
 NOTES = (
     (
-        "world `dims`; two iterations, the second is measured; all gradients go as one when the "
-        "last is there, which the paper does not say and its numbers need"
+        "network model `dims`; two iterations, the second is measured; all gradients go as one "
+        "when the last is there, which the paper does not say and its numbers need"
     ),
     (
         "per workload one number is fitted, `workload.compute.scale` of the A100 roofline, to the "

@@ -178,7 +178,7 @@ def scenario(case: Case, platform: str, *, schedule: str, compute: Compute) -> d
             "chunks": CHUNKS,
             "tensor": {"policy": "ddp", "bucket": ONE_BUCKET, "first_bucket": ONE_BUCKET},
         },
-        "world": "dims",
+        "network_model": "dims",
     }
     if schedule == IDEAL:
         tree["what_if"] = "ideal_schedule"

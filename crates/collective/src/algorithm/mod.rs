@@ -108,7 +108,7 @@ impl LinkTime {
 }
 
 /// An algorithm for one dimension. The planners ask for its cost, the verifier and the message
-/// worlds for its program.
+/// network models for its program.
 pub trait Algorithm: Sync {
     /// The tag in scenario files.
     fn tag(&self) -> &str;

@@ -21,7 +21,7 @@
 //!
 //! Its halves, and broadcasts, are in [`group`].
 //!
-//! [`GridAllReduce::program`] is what the verifier proves, [`GridAllReduce::steps`] what worlds run:
+//! [`GridAllReduce::program`] is what the verifier proves, [`GridAllReduce::steps`] what network models run:
 //! the same messages, computed when they are asked for. A program has `p · steps` lists of blocks; it
 //! is meant for small grids.
 //!

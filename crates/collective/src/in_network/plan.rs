@@ -1,15 +1,15 @@
 //! The tree over which some NPUs' buffers are summed: a plan that is proven before it is used, and what
-//! messages of a fluid world stand for it.
+//! messages of a fluid network model stand for it.
 //!
 //! Every node of the tree sends what it has to the node above it once, and the root's sum comes down
 //! the same cables: [`SumTree::prove`] carries that out with sets of NPUs in the place of numbers.
 //!
-//! In a world of messages between NPUs the tree is one round of messages, each NPU's whole buffer to the
+//! In a network model of messages between NPUs the tree is one round of messages, each NPU's whole buffer to the
 //! next in the order of the tree ([`SumTree::order`], [`Around`]). Whoever visits the leaves of a tree in
 //! that order and returns passes every cable of it once each way: so every cable carries one buffer up
 //! and one down, as when its switch sums, and the message between the two farthest leaves has the
 //! latency of up and down. What it ignores: with several cables to choose from, messages are spread over
-//! them as the world splits them, as if there were a tree for each.
+//! them as the network model splits them, as if there were a tree for each.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@
 //! - `fully_connected`: one between any two;
 //! - `switch`: a switch for the line, and one from each NPU to it.
 //!
-//! As in the world `links`, parallel links between the same two ends are bonded into one of their
+//! As in the network model `links`, parallel links between the same two ends are bonded into one of their
 //! common bandwidth, and the latency of a step is shared among the links of its way: a cable to a
 //! switch has half of the dimension's, rounded down to a picosecond. All cables count as copper: a
 //! dimension does not say what it is made of.
@@ -53,7 +53,7 @@ impl Fabric {
                     field("in_network_reduction"),
                     "true",
                     "a graph of cables does not say that a switch reduces",
-                    "leave it out, or use `world: dims`",
+                    "leave it out, or use `network_model: dims`",
                 ));
             }
             if dimension.contention == Contention::None {
@@ -61,7 +61,7 @@ impl Fabric {
                     field("contention"),
                     "none",
                     "messages on a graph share its cables",
-                    "leave it out, or use `world: dims`",
+                    "leave it out, or use `network_model: dims`",
                 ));
             }
             let size = u64::from(dimension.size);
@@ -76,7 +76,7 @@ impl Fabric {
                         have = either(&npus, "has", "have"),
                         cables = counted(cables, "cable")
                     ),
-                    "make the fabric smaller, or use `world: dims`",
+                    "make the fabric smaller, or use `network_model: dims`",
                 ));
             }
         }

@@ -25,7 +25,7 @@ pub enum Reach {
 
 /// The links of one instance of a dimension: `size` NPUs, numbered by their coordinate.
 ///
-/// The `links` world asks it for paths; the time model asks it which links a step loads. Parallel
+/// The `links` network model asks it for paths; the time model asks it which links a step loads. Parallel
 /// links between the same two ends are bonded into one of their common bandwidth.
 pub trait Topology: Sync {
     /// Where the links of an NPU lead.

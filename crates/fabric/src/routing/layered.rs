@@ -276,7 +276,7 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
         "fabric",
         format!("{farthest} between two NPUs", farthest = counted(farthest, "link")),
         format!("packets are routed over {FARTHEST} links at most"),
-        "use `world: flows`, or a network of a smaller diameter",
+        "use `network_model: flows`, or a network of a smaller diameter",
     ))
 }
 
@@ -293,7 +293,7 @@ fn small_enough(nodes: usize, columns: usize) -> Result<(), FabricError> {
         "fabric",
         format!("{nodes} and switches", nodes = counted(nodes, "NPU")),
         format!("tables of routes would take {} GiB, more than {}", gib(bytes), gib(MOST_BYTES)),
-        "use `world: flows`, or a smaller network",
+        "use `network_model: flows`, or a smaller network",
     ))
 }
 

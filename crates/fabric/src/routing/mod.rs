@@ -1,6 +1,6 @@
 //! How messages find their way through a [`Graph`](crate::graph::Graph): which links a packet may take next.
 //!
-//! A [`Routing`] is a pure function. It names every hop that is allowed; the world `packets` takes
+//! A [`Routing`] is a pure function. It names every hop that is allowed; the network model `packets` takes
 //! the one that is least loaded. Links are directed and numbered as [`Graph::link`](crate::graph::Graph::link) does.
 //!
 //! - [`adaptive`]: any graph: shortest paths, up and down; the other rules fall back on it where a
@@ -47,7 +47,7 @@ pub struct Hop {
     pub state: RouteState,
 }
 
-/// Which hops a packet may take. The world `packets` asks at every node but the destination, the
+/// Which hops a packet may take. The network model `packets` asks at every node but the destination, the
 /// channel dependency graph asks for everything that it could be answered.
 pub trait Routing: Send + Sync {
     /// One line for results, such as `minimal, adaptive, north last`.

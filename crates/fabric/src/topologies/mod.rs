@@ -2,7 +2,7 @@
 //!
 //! A topology is the value of `fabric.topology` and a few keys beside it. Its counts, its diameter
 //! and its half-plane cut have closed forms; the graph is what they are checked against, and what
-//! worlds of links and switches run on.
+//! network models of links and switches run on.
 //!
 //! ```
 //! let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [16, 16],

@@ -1,4 +1,4 @@
-//! A fabric of dimensions as a topology: its rings, switches and full meshes in cables, for worlds of cables.
+//! A fabric of dimensions as a topology: its rings, switches and full meshes in cables, for network models of cables.
 //!
 //! Nobody names it in a file: a fabric with `dimensions` is one. See [`Fabric::graph`] for how it is wired. Cables count as
 //! copper, and it has no price: a dimension does not say what it is made of.

@@ -96,7 +96,7 @@ pub trait GraphTopology: Any + Send + Sync {
     /// What was left out has cut it in parts.
     fn build(&self) -> Result<Graph, FabricError>;
 
-    /// One plane as worlds simulate it: [`GraphTopology::build`]'s graph, unless what is simulated is
+    /// One plane as network models simulate it: [`GraphTopology::build`]'s graph, unless what is simulated is
     /// not what is costed ([`GraphTopology::simulated_as`] says so then).
     ///
     /// # Errors
@@ -133,7 +133,7 @@ pub trait GraphTopology: Any + Send + Sync {
     ///
     /// The bandwidth of a dimension is what an NPU has on it, over all planes, while the others are
     /// idle. Where dimensions share an NPU's ports (`fat_tree`, `hyperx`) a plan that uses several
-    /// at once is promised too much; the world `flows` on the graph tells.
+    /// at once is promised too much; the network model `flows` on the graph tells.
     ///
     /// # Errors
     /// The topology has none: why, in one sentence.

@@ -18,7 +18,7 @@ use allrail_fabric::topologies::read;
 use serde_json::{Value, json};
 
 /// Walks 100,000 packets to random destinations, then asks for all their hops again, in the order in
-/// which a world would: all packets' first hops, then all second ones.
+/// which a network model would: all packets' first hops, then all second ones.
 fn report(
     what: &str,
     keys: Value,

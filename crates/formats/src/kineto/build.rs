@@ -14,7 +14,7 @@ use super::events::Events;
 use super::execution::NO_TIMES;
 use super::timed::timed;
 use super::trace::{Collective, Does, Item, Message, One, Trace, trace};
-use super::{Imported, meet, words, world, wrong};
+use super::{Imported, meet, words, world_size, wrong};
 use crate::chakra::product;
 
 /// Microseconds that a time may be off by.
@@ -34,7 +34,7 @@ struct Stream {
 
 struct Importer {
     builder: Builder,
-    world: u32,
+    world_size: u32,
     /// Whether one trace stands for all ranks.
     alike: bool,
     groups: BTreeMap<Vec<u32>, GroupId>,
@@ -48,15 +48,15 @@ pub(super) fn build(
     files: Vec<(PathBuf, Events)>,
     npus: Option<u32>,
 ) -> Result<Imported, WorkloadError> {
-    let world = world::world(&files, npus)?;
+    let world_size = world_size::world_size(&files, npus)?;
     let execution = files.iter().any(|(_, events)| events.execution);
     let alike = files.len() == 1;
     let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
     let steps = steps(&files);
-    let mut traces = traces(files, world, &mut dropped)?;
+    let mut traces = traces(files, world_size, &mut dropped)?;
     let mut importer = Importer {
         builder: Builder::default(),
-        world,
+        world_size,
         alike,
         groups: BTreeMap::new(),
         defined: Vec::new(),
@@ -65,9 +65,9 @@ pub(super) fn build(
     if alike {
         traces.iter_mut().for_each(|trace| importer.even(trace));
     }
-    let met = meet::meet(&mut traces, world, alike);
+    let met = meet::meet(&mut traces, world_size, alike);
     let timed = (!execution).then(|| timed(&traces, alike, steps));
-    let mut notes = assumed(&traces, world);
+    let mut notes = assumed(&traces, world_size);
     notes.extend(unevenness(&met, alike));
     for (why, count) in &met.left {
         *dropped.entry(why).or_default() += count;
@@ -78,7 +78,7 @@ pub(super) fn build(
     let now: Vec<GroupId> =
         (0..u32::try_from(importer.defined.len()).expect("few groups")).map(GroupId).collect();
     importer.builder.regroup(importer.defined, &now);
-    let mut warnings = warnings(&importer.account, world);
+    let mut warnings = warnings(&importer.account, world_size);
     if execution {
         let left = dropped.get(NO_TIMES).copied().unwrap_or_default();
         warnings.push(format!(
@@ -90,7 +90,7 @@ pub(super) fn build(
     }
     Ok(Imported {
         graph: importer.builder.finish()?,
-        world,
+        world_size,
         warnings,
         account: importer.account,
         timed,
@@ -99,10 +99,10 @@ pub(super) fn build(
     })
 }
 
-/// The trace of each file, which is one of `world` ranks; what is left out of them is counted in `dropped`.
+/// The trace of each file, which is one of `world_size` ranks; what is left out of them is counted in `dropped`.
 fn traces(
     files: Vec<(PathBuf, Events)>,
-    world: u32,
+    world_size: u32,
     dropped: &mut BTreeMap<&'static str, u64>,
 ) -> Result<Vec<Trace>, WorkloadError> {
     let alike = files.len() == 1;
@@ -112,10 +112,10 @@ fn traces(
     for ((path, mut events), rank) in files.into_iter().zip(ranks) {
         let hint = "give one trace, or one of each rank";
         // Where nothing is said of other ranks, its own number says nothing, either.
-        let lone = alike && world == 1 && events.world.is_none();
+        let lone = alike && world_size == 1 && events.world_size.is_none();
         let rank = if lone { 0 } else { rank };
-        if rank >= world {
-            let why = format!("it is of rank {rank}, and there are {world}");
+        if rank >= world_size {
+            let why = format!("it is of rank {rank}, and there are {world_size}");
             return Err(wrong(&path, why, hint));
         }
         if let Some(other) = placed.insert(rank, path.display().to_string()) {
@@ -133,25 +133,25 @@ fn traces(
             leave(words::OPERATORS, events.work.len());
             leave("communication of the host's own backends", events.own.len());
         }
-        traces.push(trace(&path, rank, world, &events)?);
+        traces.push(trace(&path, rank, world_size, &events)?);
     }
     Ok(traces)
 }
 
 /// What is said of ranks without a trace, and of communication without a group.
-fn assumed(traces: &[Trace], world: u32) -> Vec<String> {
+fn assumed(traces: &[Trace], world_size: u32) -> Vec<String> {
     let alike = traces.len() == 1;
     let mut notes = Vec::new();
-    if alike && world > 1 {
-        notes.push(format!("the trace of one rank stands for all {world}"));
+    if alike && world_size > 1 {
+        notes.push(format!("the trace of one rank stands for all {world_size}"));
     }
     let groupless: u64 = traces.iter().map(|trace| trace.groupless).sum();
-    if groupless > 0 && world > 1 {
+    if groupless > 0 && world_size > 1 {
         notes.push(format!(
-            "{} {} process group: taken over all {world}",
+            "{} {} process group: taken over all {world_size}",
             counted(groupless, "communication"),
             either(&groupless, "does not say its", "do not say their"),
-            world = counted(world, "rank")
+            world_size = counted(world_size, "rank")
         ));
     }
     notes
@@ -189,7 +189,7 @@ fn steps(files: &[(PathBuf, Events)]) -> Vec<u32> {
 }
 
 /// Says aloud how much of the communication a simulation will not touch.
-fn warnings(account: &Account, world: u32) -> Vec<String> {
+fn warnings(account: &Account, world_size: u32) -> Vec<String> {
     let (understood, measured) = account.communication();
     let mut warnings = Vec::new();
     if measured.count > 0 {
@@ -204,10 +204,10 @@ fn warnings(account: &Account, world: u32) -> Vec<String> {
             measured.us,
         ));
     }
-    if world > 1 && understood.count + measured.count == 0 {
+    if world_size > 1 && understood.count + measured.count == 0 {
         warnings.push(format!(
-            "there is no communication in it, though the job has {world}",
-            world = counted(world, "rank")
+            "there is no communication in it, though the job has {world_size}",
+            world_size = counted(world_size, "rank")
         ));
     }
     warnings
@@ -240,12 +240,13 @@ impl Importer {
     /// In a trace that stands for all ranks, a group whose ranks are not evenly spaced does not say
     /// who else has such a group: what is done in it keeps its time.
     fn even(&self, trace: &mut Trace) {
-        let world = self.world;
+        let world_size = self.world_size;
         for item in &mut trace.items {
             let Does::Communicates(list) = &item.does else { continue };
             let uneven = list.iter().find(|one| match one {
                 One::Collective(one) => {
-                    one.ranks.len() < world as usize && product(&one.ranks, &[world]).is_none()
+                    one.ranks.len() < world_size as usize
+                        && product(&one.ranks, &[world_size]).is_none()
                 }
                 One::Message(_) => false,
             });
@@ -257,8 +258,8 @@ impl Importer {
 
     fn rank(&mut self, trace: &Trace) {
         let rank = trace.rank;
-        let (name, ranks) = if self.alike && self.world > 1 {
-            ("all ranks".to_owned(), (0..self.world).map(Rank).collect())
+        let (name, ranks) = if self.alike && self.world_size > 1 {
+            ("all ranks".to_owned(), (0..self.world_size).map(Rank).collect())
         } else {
             (format!("rank {rank}"), vec![Rank(rank)])
         };
@@ -377,7 +378,7 @@ impl Importer {
 
     fn message(&mut self, actor: ActorId, rank: u32, one: &Message) -> Work {
         let by = i32::try_from(i64::from(one.peer) - i64::from(rank)).unwrap_or(0);
-        let everyone: Vec<u32> = (0..self.world).collect();
+        let everyone: Vec<u32> = (0..self.world_size).collect();
         let group = self.group(&everyone, "messages", actor);
         let (bytes, peer) = (Bytes::new(one.bytes), Peer::Next(by));
         let purpose = one.purpose;
@@ -396,7 +397,7 @@ impl Importer {
             }
             return *id;
         }
-        let shape = product(ranks, &[self.world]);
+        let shape = product(ranks, &[self.world_size]);
         let parts: Vec<Part> = shape.clone().unwrap_or_default();
         let kept =
             if shape.is_none() { ranks.iter().copied().map(Rank).collect() } else { Vec::new() };

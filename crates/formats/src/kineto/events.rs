@@ -52,7 +52,7 @@ pub(super) struct HostEvent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     pub(super) rank: Option<u32>,
-    pub(super) world: Option<u32>,
+    pub(super) world_size: Option<u32>,
     /// Ranks of process groups by name.
     pub(super) groups: BTreeMap<String, Vec<u32>>,
     pub(super) kernels: Vec<Kernel>,

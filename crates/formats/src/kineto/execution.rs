@@ -97,7 +97,7 @@ impl Nodes {
             let (ranks, _) = ranks(group.get("ranks"), size);
             if ranks.is_empty() {
                 let size = size.and_then(|size| u32::try_from(size).ok());
-                events.world = events.world.max(size);
+                events.world_size = events.world_size.max(size);
             } else {
                 events.groups.insert(text(group.get("pg_name")), ranks);
             }

@@ -40,7 +40,7 @@ impl Format for Kineto {
         }
         Ok(Read {
             graph: found.graph,
-            npus: found.world,
+            npus: found.world_size,
             kept,
             measured: counts(&account.measured),
             measured_us,

@@ -30,10 +30,10 @@ pub(super) struct Met {
 /// Which communication: (trace, item, which of it).
 type Place = (usize, usize, usize);
 
-/// Matches what the traces of all ranks say, or that of one that stands for all `world`.
-pub(super) fn meet(traces: &mut [Trace], world: u32, alike: bool) -> Met {
+/// Matches what the traces of all ranks say, or that of one that stands for all `world_size`.
+pub(super) fn meet(traces: &mut [Trace], world_size: u32, alike: bool) -> Met {
     let mut met = Met::default();
-    let mut lost = messages(traces, world, alike);
+    let mut lost = messages(traces, world_size, alike);
     if alike {
         met.uneven = ones(traces).filter(|(_, one)| uneven(one)).count() as u64;
     } else {
@@ -178,7 +178,7 @@ fn same_bytes(traces: &mut [Trace], places: &[Place], met: &mut Met) {
 }
 
 /// Matches messages; returns those of which the other end is nowhere.
-fn messages(traces: &mut [Trace], world: u32, alike: bool) -> Vec<(Place, &'static str)> {
+fn messages(traces: &mut [Trace], world_size: u32, alike: bool) -> Vec<(Place, &'static str)> {
     // Of each way, its sends and its receives.
     let mut ways: BTreeMap<(u32, u32), [Vec<Place>; 2]> = BTreeMap::new();
     for (place, one) in ones(traces) {
@@ -187,7 +187,7 @@ fn messages(traces: &mut [Trace], world: u32, alike: bool) -> Vec<(Place, &'stat
         let (mut from, mut to) = if one.sends { (rank, one.peer) } else { (one.peer, rank) };
         if alike {
             // One trace stands for all: a way is a distance.
-            (from, to) = (0, (to + world - from) % world);
+            (from, to) = (0, (to + world_size - from) % world_size);
         }
         ways.entry((from, to)).or_default()[usize::from(!one.sends)].push(place);
     }

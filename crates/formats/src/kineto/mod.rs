@@ -39,7 +39,7 @@ mod stream;
 mod timed;
 mod trace;
 mod words;
-mod world;
+mod world_size;
 
 use allrail_core::{counted, either};
 use allrail_workload::error::WorkloadError;
@@ -58,7 +58,7 @@ pub struct Imported {
     /// The graph, on one dimension of all ranks.
     pub graph: StepGraph,
     /// How many ranks the job has.
-    pub world: u32,
+    pub world_size: u32,
     /// What the trace's events became.
     pub account: Account,
     /// How long all of it and each collective took; `None` of an execution trace, which holds no times.
@@ -140,7 +140,7 @@ fn whole(path: &Path, events: &mut Events) -> Result<(), WorkloadError> {
              `kernel` events of CUDA and ROCm are read",
         ));
     }
-    if events.world == Some(1) {
+    if events.world_size == Some(1) {
         return Ok(());
     }
     let origins = calls::Origins::new(events);

@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
                     let said: Distributed = map.next_value()?;
                     self.0.meter.end(0).map_err(serde::de::Error::custom)?;
                     self.0.events.rank = said.rank;
-                    self.0.events.world = said.world_size;
+                    self.0.events.world_size = said.world_size;
                     if let Some(config) = said.pg_config {
                         self.0.events.take_groups(&config);
                     }

@@ -100,11 +100,11 @@ const ALONE: &str = "communication of one rank with itself";
 pub(super) fn trace(
     path: &Path,
     rank: u32,
-    world: u32,
+    world_size: u32,
     events: &Events,
 ) -> Result<Trace, WorkloadError> {
     let sizes = sizes(events);
-    let mut reader = Reader { path, rank, world, groups: &events.groups, sizes, groupless: 0 };
+    let mut reader = Reader { path, rank, world_size, groups: &events.groups, sizes, groupless: 0 };
     let mut items = if events.kernels.is_empty() {
         reader.host(events)?
     } else {
@@ -128,7 +128,7 @@ pub(super) fn sizes(events: &Events) -> BTreeMap<String, u64> {
 struct Reader<'a> {
     path: &'a Path,
     rank: u32,
-    world: u32,
+    world_size: u32,
     groups: &'a BTreeMap<String, Vec<u32>>,
     /// How many ranks groups have of which a trace names no ranks.
     sizes: BTreeMap<String, u64>,
@@ -272,7 +272,7 @@ impl Reader<'_> {
             [a, b] => Some(if a == self.rank { b } else { a }),
             _ => None,
         };
-        named.or_else(other).filter(|peer| *peer != self.rank && *peer < self.world)
+        named.or_else(other).filter(|peer| *peer != self.rank && *peer < self.world_size)
     }
 
     /// Whom a communication is among, ascending; `None` if that is not known.
@@ -283,7 +283,7 @@ impl Reader<'_> {
             Some(ranks) => ranks.clone(),
             None => {
                 let size = said.members().or_else(|| self.sizes.get(&said.group).copied());
-                if size.is_some_and(|size| size != u64::from(self.world)) {
+                if size.is_some_and(|size| size != u64::from(self.world_size)) {
                     return Ok(None);
                 }
                 let distinct: BTreeSet<&Vec<u32>> = self.groups.values().collect();
@@ -291,7 +291,7 @@ impl Reader<'_> {
                     Some(only) if distinct.len() == 1 && size.is_none() => (*only).clone(),
                     _ => {
                         self.groupless += u64::from(size.is_none());
-                        (0..self.world).collect()
+                        (0..self.world_size).collect()
                     }
                 }
             }

@@ -56,9 +56,9 @@ fn nccl(
         "Process Group Ranks": ranks}})
 }
 
-pub(crate) fn trace(rank: u32, world: u32, events: &[Value]) -> Vec<u8> {
+pub(crate) fn trace(rank: u32, world_size: u32, events: &[Value]) -> Vec<u8> {
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank,
-        "world_size": world}, "traceEvents": events, "traceName": "t"})
+        "world_size": world_size}, "traceEvents": events, "traceName": "t"})
     .to_string()
     .into_bytes()
 }
@@ -226,7 +226,7 @@ fn a_step_is_cut_out() {
 #[test]
 fn mistakes_are_named() {
     let folder = Folder::new();
-    let good = |rank, world| trace(rank, world, &[kernel("k", 7, 0.0, 1.0)]);
+    let good = |rank, world_size| trace(rank, world_size, &[kernel("k", 7, 0.0, 1.0)]);
     let a = folder.put("a.json", &good(0, 2));
     let b = folder.put("b.json", &good(0, 2));
     let c = folder.put("c.json", &good(0, 8));

@@ -181,16 +181,16 @@ fn a_trace_that_names_no_group_is_of_as_many_ranks_as_its_splits() {
     let ask =
         |tree: &Value, npus| read(&[folder.put("e.json", tree.to_string().as_bytes())], None, npus);
     let even = ask(&split(&[512; 8], &[512; 8]), None).expect("a trace");
-    assert_eq!(even.world, 8);
+    assert_eq!(even.world_size, 8);
     let exchanged = [(Operation::AllToAll, 4096 * 4), (Operation::AllReduce, 4000)];
     assert_eq!(collectives(&even), exchanged);
     // Rank 0 keeps 1 of 8 parts and sends the rest: as much leaves an even one of 4/3 of that.
     let uneven = ask(&split(&[100, 300, 300, 100], &[100, 300, 300, 100]), None).expect("a trace");
-    assert_eq!((uneven.world, collectives(&uneven)[0]), (4, (Operation::AllToAll, 3734)));
+    assert_eq!((uneven.world_size, collectives(&uneven)[0]), (4, (Operation::AllToAll, 3734)));
     assert!(uneven.notes.iter().any(|note| note.contains("1 all-to-all is uneven")));
     let error = ask(&split(&[512; 8], &[512; 8]), Some(4)).expect_err("too few");
     assert!(error.why.contains("8 ranks"), "{error}");
-    assert_eq!(ask(&split(&[], &[]), Some(16)).expect("a trace").world, 16);
+    assert_eq!(ask(&split(&[], &[]), Some(16)).expect("a trace").world_size, 16);
     let error = ask(&split(&[], &[]), None).expect_err("nothing says it");
     assert!(error.hint.contains("--npus"), "{error}");
 }
@@ -207,12 +207,12 @@ fn how_much_larger_a_gather_is_and_sizes_of_groups_say_it_too() {
         let tree = json!({"traceEvents": [event]});
         read(&[folder.put("r.json", tree.to_string().as_bytes())], None, npus)
     };
-    assert_eq!(ask(nccl("_allgather_base", (8, 128)), None).expect("a trace").world, 16);
-    assert_eq!(ask(nccl("_reduce_scatter_base", (96, 8)), None).expect("a trace").world, 12);
+    assert_eq!(ask(nccl("_allgather_base", (8, 128)), None).expect("a trace").world_size, 16);
+    assert_eq!(ask(nccl("_reduce_scatter_base", (96, 8)), None).expect("a trace").world_size, 12);
     let error = ask(nccl("allreduce", (8, 8)), None).expect_err("it says nothing");
     assert!(error.why.contains("among how many ranks"), "{error}");
     let given = ask(nccl("allreduce", (8, 8)), Some(32)).expect("a trace");
-    assert_eq!((given.world, collectives(&given)), (32, vec![(Operation::AllReduce, 32)]));
+    assert_eq!((given.world_size, collectives(&given)), (32, vec![(Operation::AllReduce, 32)]));
 }
 
 /// Ranks of one exchange: what the busiest sends or gets counts, and half as much crosses between two.

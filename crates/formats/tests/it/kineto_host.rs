@@ -26,9 +26,9 @@ fn silent(name: &str, correlation: u32, start: f64, length: f64) -> Value {
         "args": {"stream": 20, "correlation": correlation, "External id": correlation}})
 }
 
-fn one(world: u32, events: &[Value]) -> Result<Imported, WorkloadError> {
+fn one(world_size: u32, events: &[Value]) -> Result<Imported, WorkloadError> {
     let folder = Folder::new();
-    read(&[folder.put("rank0.json", &trace(0, world, events))], None, None)
+    read(&[folder.put("rank0.json", &trace(0, world_size, events))], None, None)
 }
 
 fn works(read: &Imported) -> Vec<Work> {
@@ -200,7 +200,7 @@ fn a_lone_trace_of_a_later_rank_stands_for_itself() {
     let tree = json!({"distributedInfo": {"rank": 3}, "traceEvents": [kernel("k", 7, 0.0, 1.0)]});
     let read =
         read(&[folder.put("r.json", tree.to_string().as_bytes())], None, None).expect("a trace");
-    assert_eq!((read.world, read.account.kept["kernels"].count), (1, 1));
+    assert_eq!((read.world_size, read.account.kept["kernels"].count), (1, 1));
 }
 
 /// Gloo, with PyTorch 2: the backend's threads communicate while the host computes.
@@ -271,17 +271,17 @@ fn an_execution_trace_has_its_communication() {
         };
         let parts = &read.graph.groups()[group.index()].parts;
         let shape = parts.first().map(|part| (part.size, part.stride));
-        (operation, bytes.count(), read.world, shape, read.warnings)
+        (operation, bytes.count(), read.world_size, shape, read.warnings)
     };
-    let (operation, bytes, world, shape, warnings) = seen(&newer);
-    assert_eq!((operation, bytes, world), (Operation::AllReduce, 200, 4));
+    let (operation, bytes, world_size, shape, warnings) = seen(&newer);
+    assert_eq!((operation, bytes, world_size), (Operation::AllReduce, 200, 4));
     assert_eq!(shape, Some((2, 2)), "ranks 0 and 2");
     assert!(warnings[0].contains("its 1 operator takes none here"), "{warnings:?}");
     let mut two = older.clone();
     two["distributedInfo"] = json!({"world_size": 8});
-    let (operation, bytes, world, ..) = seen(&two);
+    let (operation, bytes, world_size, ..) = seen(&two);
     // 96 elements of 4 bytes come, 64 leave: no even exchange.
-    assert_eq!((operation, bytes, world), (Operation::AllToAll, 439, 8));
+    assert_eq!((operation, bytes, world_size), (Operation::AllToAll, 439, 8));
     let none = json!({"schema": "1.0.1", "nodes": [{"id": 1, "name": "aten::mm"}]}).to_string();
     let error =
         read(&[folder.put("n.json", none.as_bytes())], None, None).expect_err("no communication");

@@ -1,4 +1,4 @@
-//! Jobs side by side in a world, message by message.
+//! Jobs side by side in a network model, message by message.
 //!
 //! Every job runs its steps again and again, so that all are under load until the slowest has completed
 //! `2K` of them. With `t(k)` the time at which all ranks of a job have completed its step `k`:
@@ -12,11 +12,11 @@
 use allrail_collective::Steps;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::graph::NodeId;
+use allrail_network::NetworkModel;
 use allrail_simulate::SimulateError;
 use allrail_simulate::driver::Observer;
 use allrail_simulate::traffic::driver::{Demand, Message, carry_out};
 use allrail_simulate::traffic::rounds::Rounds;
-use allrail_world::World;
 
 /// A job may be that much faster than the slowest; then it ends early.
 const FASTEST: u32 = 64;
@@ -32,9 +32,9 @@ pub struct Side {
 /// Steps per second of each job when all run at once; `K` is `steady`.
 ///
 /// # Errors
-/// A stall of the world, or an interruption.
+/// A stall of the network model, or an interruption.
 pub fn rates(
-    world: &mut dyn World,
+    network_model: &mut dyn NetworkModel,
     sides: &[Side],
     steady: u32,
     observer: Observer<'_>,
@@ -51,7 +51,7 @@ pub fn rates(
         tags: Vec::new(),
         unused: Vec::new(),
     };
-    carry_out(world, &mut together, observer)?;
+    carry_out(network_model, &mut together, observer)?;
     let rate = |job: &Rounds<&Looped<'_>>| {
         let time = |steps: u32| job.completed()[steps as usize - 1];
         f64::from(steady) / (time(2 * steady) - time(steady)).as_s()

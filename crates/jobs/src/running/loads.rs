@@ -7,7 +7,7 @@
 //! to its neighbour w, one link nearer:   x · n(w) / n(v)
 //! ```
 //!
-//! which is what [`Splitting::Ecmp`](allrail_world::flows::Splitting::Ecmp) does to each message alone.
+//! which is what [`Splitting::Ecmp`](allrail_network::flows::Splitting::Ecmp) does to each message alone.
 //! The search for a destination ends where its farthest source is found.
 
 use allrail_fabric::graph::{Graph, NodeId};

@@ -13,7 +13,7 @@
 //! - [`loads`]: what messages put on links.
 //! - `work`: what a job runs, as messages.
 //! - `steady`: what each job gets in the long run, by max-min fair sharing between jobs.
-//! - [`events`]: the same, message by message in any world.
+//! - [`events`]: the same, message by message in any network model.
 //! - `report`: what `allrail place --run` asks and is told.
 //!
 //! ```

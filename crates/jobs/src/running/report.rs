@@ -56,7 +56,7 @@ pub fn place(
     let mut told_shares = json!(of_all);
     let rest = json!({
         "run": work,
-        "world": "flows",
+        "network_model": "flows",
         "paths": "ecmp",
         "alone": of(|job| job.alone),
         "in_place": of(|job| job.in_place),

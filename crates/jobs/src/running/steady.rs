@@ -19,8 +19,8 @@ use std::sync::Arc;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::hammingmesh::HammingMesh;
+use allrail_network::flows::solver::{Entry, Solver};
 use allrail_simulate::SimulateError;
-use allrail_world::flows::solver::{Entry, Solver};
 use rayon::prelude::*;
 use serde::Serialize;
 

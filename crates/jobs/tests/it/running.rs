@@ -11,9 +11,9 @@ use allrail_fabric::topologies::hammingmesh::HammingMesh;
 use allrail_jobs::placement::{Fold, Numbering, Placed};
 use allrail_jobs::running::events::{Side, rates};
 use allrail_jobs::running::{Shares, Work, place, shares};
-use allrail_world::World;
-use allrail_world::flows::{Flows, Splitting};
-use allrail_world::packets::{Packets, Settings};
+use allrail_network::NetworkModel;
+use allrail_network::flows::{Flows, Splitting};
+use allrail_network::packets::{Packets, Settings};
 use serde_json::{Value, json};
 
 /// The preset `alibaba-2020`: sizes in boards, and numbers of jobs.
@@ -73,7 +73,7 @@ fn block(of: &Placed) -> Placed {
     Placed { job: 0, rows: lines(of.rows.len()), columns: lines(of.columns.len()) }
 }
 
-/// The jobs as a world runs them.
+/// The jobs as a network model runs them.
 fn sides(mesh: &HammingMesh, jobs: &[Placed], work: Work, message: Bytes) -> Vec<Side> {
     let numbering = Numbering::new(mesh);
     let grids = jobs.iter().map(|job| numbering.grid(job));
@@ -82,7 +82,7 @@ fn sides(mesh: &HammingMesh, jobs: &[Placed], work: Work, message: Bytes) -> Vec
         .collect()
 }
 
-fn worlds(mesh: &HammingMesh) -> [Box<dyn World>; 2] {
+fn network_models(mesh: &HammingMesh) -> [Box<dyn NetworkModel>; 2] {
     let graph = Arc::new(mesh.build().expect("it was checked"));
     let routing = mesh.routing(&graph).expect("its own");
     let flows = Flows::new(&graph, Splitting::Ecmp);
@@ -183,9 +183,12 @@ fn together(
     steady: u32,
 ) -> Vec<f64> {
     let sides = sides(mesh, jobs, work, Bytes::new(1 << 18));
-    rates(&mut *worlds(mesh).into_iter().nth(which).expect("two"), &sides, steady, &mut |_, _| {
-        ControlFlow::Continue(())
-    })
+    rates(
+        &mut *network_models(mesh).into_iter().nth(which).expect("two"),
+        &sides,
+        steady,
+        &mut |_, _| ControlFlow::Continue(()),
+    )
     .expect("nothing stalls")
 }
 
@@ -208,7 +211,7 @@ fn in_the_long_run_messages_in_flows_come_to_the_steady_shares() {
 }
 
 #[test]
-fn one_body_in_two_worlds_keeps_what_it_has_alone() {
+fn one_body_in_two_network_models_keeps_what_it_has_alone() {
     let mesh = mesh(json!({ "board": [2, 2], "grid": [4, 4], "failed_boards": [[1, 1]] }));
     let jobs = [job(0, &[0, 2], &[0, 3]), job(1, &[1, 3], &[0, 3]), job(2, &[0, 2, 3], &[2])];
     for (which, work) in
@@ -222,7 +225,7 @@ fn one_body_in_two_worlds_keeps_what_it_has_alone() {
             let least = if (which, work) == (1, Work::AllToAll) { 0.85 } else { 0.97 };
             assert!(
                 rate / alone >= least,
-                "world {which}, {work:?}, job {}: {}",
+                "network model {which}, {work:?}, job {}: {}",
                 one.job,
                 rate / alone
             );
@@ -324,8 +327,9 @@ fn a_folded_job_of_three_dimensions_keeps_what_it_has_alone() {
     };
     let empty = mesh(json!({ "board": [2, 2], "grid": [6, 6] }));
     let rates = |mesh: &HammingMesh, sides: &[Side]| {
-        let world = &mut *worlds(mesh).into_iter().next().expect("flows");
-        rates(world, sides, 8, &mut |_, _| ControlFlow::Continue(())).expect("nothing stalls")
+        let network_model = &mut *network_models(mesh).into_iter().next().expect("flows");
+        rates(network_model, sides, 8, &mut |_, _| ControlFlow::Continue(()))
+            .expect("nothing stalls")
     };
     let lines = |count: u32, first: &[u32]| -> Vec<u32> {
         first.iter().copied().take(count as usize).collect()

@@ -1,4 +1,4 @@
-//! What is under way, and the tags by which a world speaks of it.
+//! What is under way, and the tags by which a network model speaks of it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ pub(super) struct Chunk {
     pub(super) pace: Option<Box<Pace>>,
 }
 
-/// A transfer of a world, as its tag says.
+/// A transfer of a network model, as its tag says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Going {
     /// Where it goes.
@@ -145,13 +145,13 @@ pub(super) struct Port {
     pub(super) sent: f64,
 }
 
-/// Of the timers of a time, those below [`AFTER`] come before the world's events, the others after.
+/// Of the timers of a time, those below [`AFTER`] come before the network model's events, the others after.
 pub(super) const BEFORE: u8 = 0;
 pub(super) const SEND: u8 = 1;
 pub(super) const AFTER: u8 = 2;
 pub(super) const LEFT: u8 = 3;
 
-/// What happens beside the world.
+/// What happens beside the network model.
 #[derive(Clone, Copy)]
 pub(super) enum Inner {
     /// The messages of a step may be sent.

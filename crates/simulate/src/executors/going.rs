@@ -1,8 +1,8 @@
-//! What happens: the world's events and the timers, taken in one by one.
+//! What happens: the network model's events and the timers, taken in one by one.
 
 use allrail_collective::StageRef;
 use allrail_core::Time;
-use allrail_world::World;
+use allrail_network::NetworkModel;
 
 use super::flight::{AFTER, Departure, Going, Inner};
 use super::lowered::Carried;
@@ -12,11 +12,11 @@ use super::{Event, Executors};
 #[derive(Clone, Copy)]
 enum Source {
     Before,
-    World,
+    NetworkModel,
     After,
 }
 
-impl<W: World> Executors<W> {
+impl<W: NetworkModel> Executors<W> {
     /// When something happens next; not all of it is an event for the caller.
     #[must_use]
     pub(crate) fn next_time(&self) -> Option<Time> {
@@ -29,10 +29,10 @@ impl<W: World> Executors<W> {
     /// When something happens next, and where.
     #[inline]
     fn soonest(&self) -> Option<(Time, Source)> {
-        let world = self.world.next_time().map(|time| (time, Source::World));
-        let Some((time, class)) = self.timers.peek() else { return world };
-        match world {
-            Some((before, _)) if before < time || before == time && class >= AFTER => world,
+        let network_model = self.network_model.next_time().map(|time| (time, Source::NetworkModel));
+        let Some((time, class)) = self.timers.peek() else { return network_model };
+        match network_model {
+            Some((before, _)) if before < time || before == time && class >= AFTER => network_model,
             _ if class < AFTER => Some((time, Source::Before)),
             _ => Some((time, Source::After)),
         }
@@ -85,24 +85,24 @@ impl<W: World> Executors<W> {
                     self.settle(now);
                 }
             }
-            Source::World if self.eager => self.take_by_dimension(now),
-            Source::World => {
-                if let Some((_, event)) = self.world.next_event(now) {
+            Source::NetworkModel if self.eager => self.take_by_dimension(now),
+            Source::NetworkModel => {
+                if let Some((_, event)) = self.network_model.next_event(now) {
                     self.hear(now, event);
                 }
             }
         }
     }
 
-    /// What the world has of now, by dimension; each dimension chooses at once.
+    /// What the network model has of now, by dimension; each dimension chooses at once.
     fn take_by_dimension(&mut self, now: Time) {
-        let mut events: Vec<allrail_world::Event> = Vec::new();
-        while self.world.next_time() == Some(now) {
-            events.extend(self.world.next_event(now).map(|(_, event)| event));
+        let mut events: Vec<allrail_network::Event> = Vec::new();
+        while self.network_model.next_time() == Some(now) {
+            events.extend(self.network_model.next_event(now).map(|(_, event)| event));
         }
         events.sort_by_key(|event| match *event {
-            allrail_world::Event::Sent { tag } => (self.departure(tag).port, 0),
-            allrail_world::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
+            allrail_network::Event::Sent { tag } => (self.departure(tag).port, 0),
+            allrail_network::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
         });
         for event in events {
             self.hear(now, event);
@@ -132,9 +132,9 @@ impl<W: World> Executors<W> {
         task.map_or(0, |task| task.port)
     }
 
-    fn hear(&mut self, now: Time, event: allrail_world::Event) {
+    fn hear(&mut self, now: Time, event: allrail_network::Event) {
         match event {
-            allrail_world::Event::Delivered { tag } => {
+            allrail_network::Event::Delivered { tag } => {
                 let going = Going::unpack(tag);
                 if self.settings.overhead > Time::ZERO {
                     let at = now + self.settings.overhead;
@@ -143,7 +143,7 @@ impl<W: World> Executors<W> {
                     self.arrived(now, going);
                 }
             }
-            allrail_world::Event::Sent { tag } => {
+            allrail_network::Event::Sent { tag } => {
                 let Departure { actor, port, told, of } = self.departure(tag);
                 if told {
                     let tag = self.flights[of as usize].tag;
@@ -180,7 +180,7 @@ impl<W: World> Executors<W> {
             Carried::Messages(_) => {
                 let place = flight.place(position, chunk);
                 let run = &mut flight.chunks[place].run;
-                run.arrived(u64::from(step)).expect("a world delivers a message once");
+                run.arrived(u64::from(step)).expect("a network model delivers a message once");
                 if flight.chunks[place].pace.is_none() {
                     self.advance(now, id, position, chunk);
                     return;

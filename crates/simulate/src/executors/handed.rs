@@ -1,12 +1,12 @@
 //! Stages that wait for their links, once ports have handed them over ([`super::send_ahead`]).
 
 use allrail_core::Time;
-use allrail_world::World;
+use allrail_network::NetworkModel;
 
 use super::Executors;
 use super::flight::{BEFORE, Inner, Service};
 
-impl<W: World> Executors<W> {
+impl<W: NetworkModel> Executors<W> {
     /// In `dims`: a stage was chosen, and waits for its link. Returns when its port may choose again.
     pub(super) fn hand_over(&mut self, now: Time, actor: u32, service: Service) -> Time {
         let Service { run, times, overhead, .. } = service;

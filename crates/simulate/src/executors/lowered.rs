@@ -1,5 +1,5 @@
 //! What is carried, lowered: for every rank that takes part, the stages that its executor runs, and
-//! what a stage is to the world.
+//! what a stage is to the network model.
 //!
 //! In `dims` a stage is one transfer of the rank, or class of ranks, to itself. Elsewhere it is the
 //! steps of its algorithm: a step sends messages, and is over when the rank has received as many as
@@ -71,7 +71,7 @@ pub struct StageTimes {
     pub sent: f64,
 }
 
-/// What stages are to the world.
+/// What stages are to the network model.
 pub enum Carried {
     /// Of every task its times.
     Stages(Vec<StageTimes>),
@@ -85,7 +85,7 @@ pub struct Lowered {
     stages: Vec<Arc<Stages>>,
     /// By position; all are of kind 0 where it is empty.
     kinds: Vec<u32>,
-    /// What a stage is to the world.
+    /// What a stage is to the network model.
     pub carried: Carried,
     /// From its last stage's end to its own.
     pub added: Time,

@@ -1,8 +1,8 @@
-//! The executors of all ranks, over a world: what the simulator does with [`allrail_engine`].
+//! The executors of all ranks, over a network model: what the simulator does with [`allrail_engine`].
 //!
 //! An actor is a rank, or in `dims` a class of ranks that are alike; each has an [`Executor`]. What is
 //! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
-//! stages that these choose become transfers of the world, and what the world says of them is told to
+//! stages that these choose become transfers of the network model, and what the network model says of them is told to
 //! the executors. Nothing is decided here. Ports may be told free before their links have sent all
 //! (`send_ahead`).
 //!
@@ -13,7 +13,7 @@
 //! ```text
 //! a step's messages leave = the last of the step before has come + endpoint delay
 //! a stage is over         = its last message has come + 2 · endpoint delay
-//! a message has come      = when the world delivers it + message overhead
+//! a message has come      = when the network model delivers it + message overhead
 //! ```
 
 mod flight;
@@ -34,8 +34,8 @@ use std::sync::Arc;
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::{Executor, Progress};
+use allrail_network::NetworkModel;
 use allrail_schedule::{ActiveChunks, Order};
-use allrail_world::World;
 
 use flight::{AFTER, BEFORE, Chunk, Flight, Inner, Port, Slots};
 use lowered::{Carried, Lowered, Outgoing};
@@ -132,11 +132,11 @@ struct Actor {
 
 /// See the module.
 pub(crate) struct Executors<W> {
-    world: W,
+    network_model: W,
     settings: Settings,
     dimensions: usize,
     actors: Vec<Actor>,
-    /// Where each is in the world.
+    /// Where each is in the network model.
     npus: Vec<Rank>,
     /// By actor and dimension.
     ports: Vec<Port>,
@@ -156,11 +156,11 @@ pub(crate) struct Executors<W> {
     events: u64,
 }
 
-impl<W: World> Executors<W> {
-    /// Idle executors; `npus` says where each actor is in the world.
+impl<W: NetworkModel> Executors<W> {
+    /// Idle executors; `npus` says where each actor is in the network model.
     #[must_use]
     pub(crate) fn new(
-        world: W,
+        network_model: W,
         npus: impl IntoIterator<Item = Rank>,
         dimensions: usize,
         settings: Settings,
@@ -173,7 +173,7 @@ impl<W: World> Executors<W> {
         };
         let actors: Vec<Actor> = npus.iter().map(actor).collect();
         Self {
-            world,
+            network_model,
             settings,
             dimensions,
             eager: actors.first().is_some_and(|actor| actor.executor.is_eager()),
@@ -211,12 +211,12 @@ impl<W: World> Executors<W> {
         self.ahead = (bytes > Bytes::default()).then(|| SendAhead::new(bytes, self.ports.len()));
     }
 
-    /// The world.
-    pub(crate) fn world(&self) -> &W {
-        &self.world
+    /// The network model.
+    pub(crate) fn network_model(&self) -> &W {
+        &self.network_model
     }
 
-    /// Transfers that the world was given.
+    /// Transfers that the network model was given.
     #[must_use]
     pub(crate) fn transfers(&self) -> u64 {
         self.transfers
@@ -363,7 +363,7 @@ impl<W: World> Executors<W> {
         }
     }
 
-    /// In `dims`, where the world does not say when a port is free: a port that an executor awaits is
+    /// In `dims`, where the network model does not say when a port is free: a port that an executor awaits is
     /// freed, now or by a timer.
     fn attend(&mut self, now: Time, actor: u32) {
         while let Some(port) = self.actors[actor as usize].executor.awaited() {

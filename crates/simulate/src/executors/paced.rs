@@ -11,34 +11,36 @@
 use allrail_collective::Pace;
 use allrail_core::Time;
 use allrail_fabric::{Contention, Fabric};
-use allrail_world::World;
+use allrail_network::NetworkModel;
 
 use super::Executors;
 use super::flight::{AFTER, BEFORE, Inner};
 use super::lowered::Carried;
 use crate::SimulateError;
-use crate::scenario::{WorldKind, field};
+use crate::scenario::{NetworkModelKind, field};
 
 /// Refuses a window where a stage is one transfer, which has no messages.
 ///
 /// # Errors
 /// Names the field.
-pub(crate) fn check(fabric: &Fabric, world: WorldKind) -> Result<(), SimulateError> {
+pub(crate) fn check(fabric: &Fabric, network_model: NetworkModelKind) -> Result<(), SimulateError> {
     let shared = |one: &allrail_fabric::Dimension| one.contention == Contention::Shared;
     match fabric.window {
-        Some(window) if world == WorldKind::Dims && fabric.dimensions.iter().any(shared) => {
+        Some(window)
+            if network_model == NetworkModelKind::Dims && fabric.dimensions.iter().any(shared) =>
+        {
             Err(field(
                 "fabric.window",
                 window,
                 "in `dims` a stage on shared links is one transfer, not messages",
-                "leave it out, or use `world: links`",
+                "leave it out, or use `network_model: links`",
             ))
         }
         _ => Ok(()),
     }
 }
 
-impl<W: World> Executors<W> {
+impl<W: NetworkModel> Executors<W> {
     /// A stage under a window begins.
     pub(super) fn begin_paced(
         &mut self,

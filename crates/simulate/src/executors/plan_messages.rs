@@ -20,23 +20,26 @@ use allrail_schedule::evaluate::Work;
 use super::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use super::programs::{Programs, too_large};
 use crate::SimulateError;
-use crate::scenario::WorldKind;
+use crate::scenario::NetworkModelKind;
 
 /// More ranks than this are refused where every rank is simulated.
 pub(crate) const MAX_RANKS: u64 = 1 << 17;
 
-/// Refuses a fabric that is too large for a world of messages, or whose switches reduce.
+/// Refuses a fabric that is too large for a network model of messages, or whose switches reduce.
 ///
 /// # Errors
 /// Names the field.
-pub(crate) fn check_fabric(fabric: &Fabric, world: WorldKind) -> Result<u32, SimulateError> {
+pub(crate) fn check_fabric(
+    fabric: &Fabric,
+    network_model: NetworkModelKind,
+) -> Result<u32, SimulateError> {
     let npus = u32::try_from(fabric.npus())
         .ok()
         .filter(|npus| u64::from(*npus) <= MAX_RANKS)
         .ok_or_else(|| {
             too_large(
-                "world".to_owned(),
-                world.tag().to_owned(),
+                "network_model".to_owned(),
+                network_model.tag().to_owned(),
                 format!("it simulates every rank, and {} are too many", fabric.npus()),
             )
         })?;
@@ -45,7 +48,7 @@ pub(crate) fn check_fabric(fabric: &Fabric, world: WorldKind) -> Result<u32, Sim
             return Err(too_large(
                 format!("fabric.dimensions[{i}].in_network_reduction"),
                 "true".to_owned(),
-                format!("`{}` does not model a switch that reduces", world.tag()),
+                format!("`{}` does not model a switch that reduces", network_model.tag()),
             ));
         }
     }
@@ -165,7 +168,7 @@ fn planned(
                     "a group takes two parts of {}, which have an order each",
                     DimensionId(*port).name()
                 ),
-                hint: "use `smallest_first`, or `world: dims`".to_owned(),
+                hint: "use `smallest_first`, or `network_model: dims`".to_owned(),
             });
         }
         kept.extend(stages);

@@ -93,5 +93,5 @@ fn block_by_block(program: &Program) -> Program {
 }
 
 pub(super) fn too_large(field: String, value: String, why: String) -> SimulateError {
-    SimulateError::Field { field, value, why, hint: "use `world: dims`".to_owned() }
+    SimulateError::Field { field, value, why, hint: "use `network_model: dims`".to_owned() }
 }

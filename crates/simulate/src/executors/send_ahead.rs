@@ -12,7 +12,7 @@
 //!
 //! - In `dims`, a link serves a stage at a fixed rate, so the time at which `X` bytes are left is
 //!   known when the stage is handed over. What an operation waits for before its bytes (`overhead`) has
-//!   none. Stages wait here for their link, and the world gets each when it begins: one dimension's
+//!   none. Stages wait here for their link, and the network model gets each when it begins: one dimension's
 //!   stages then reach it at the very times of a run without, if they are chosen in the same order.
 //! - In `links`, bytes are counted message by message: one is unsent until its last byte has left. The
 //!   later messages of a stage count when they are sent; they ask nobody.
@@ -27,21 +27,24 @@ use allrail_core::{Bytes, Time};
 
 use super::flight::{Departure, Service};
 use crate::SimulateError;
-use crate::scenario::{WORLDS, WorldKind, field};
+use crate::scenario::{NETWORK_MODELS, NetworkModelKind, field};
 
-/// Refuses a world in which nothing waits in order at its sender.
+/// Refuses a network model in which nothing waits in order at its sender.
 ///
 /// # Errors
-/// Names the worlds that have it.
-pub(crate) fn check(send_ahead: Bytes, world: WorldKind) -> Result<(), SimulateError> {
-    if send_ahead == Bytes::default() || world.sends_in_order() {
+/// Names the network models that have it.
+pub(crate) fn check(
+    send_ahead: Bytes,
+    network_model: NetworkModelKind,
+) -> Result<(), SimulateError> {
+    if send_ahead == Bytes::default() || network_model.sends_in_order() {
         return Ok(());
     }
-    let having = WORLDS.iter().filter(|model| model.kind.sends_in_order());
+    let having = NETWORK_MODELS.iter().filter(|model| model.kind.sends_in_order());
     let having: Vec<String> = having.map(|model| format!("`{}`", model.tag)).collect();
     let why = format!(
         "in `{}` messages of one sender share its links, and none waits behind another",
-        world.tag()
+        network_model.tag()
     );
     let hint = format!("leave it out, or use {}", having.join(" or "));
     Err(field("schedule.send_ahead", send_ahead, &why, &hint))

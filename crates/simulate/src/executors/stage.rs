@@ -5,13 +5,13 @@ use std::rc::Rc;
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::{Progress, Run};
-use allrail_world::{Submission, Transfer, World};
+use allrail_network::{NetworkModel, Submission, Transfer};
 
 use super::flight::{BEFORE, Departure, Going, Inner, LEFT, SEND, Service};
 use super::lowered::{Carried, Outgoing};
 use super::{Executors, Kept, StageSpan};
 
-impl<W: World> Executors<W> {
+impl<W: NetworkModel> Executors<W> {
     /// A stage was chosen.
     pub(super) fn start(&mut self, now: Time, actor: u32, run: Run) {
         let (id, position) = self.actors[actor as usize].flights[run.collective.slot as usize];
@@ -49,7 +49,7 @@ impl<W: World> Executors<W> {
         }
     }
 
-    /// In `dims`: the world begins a stage. Returns when its last byte has left.
+    /// In `dims`: the network model begins a stage. Returns when its last byte has left.
     #[inline]
     pub(super) fn serve(&mut self, now: Time, actor: u32, service: Service) -> Time {
         let Service { flight: id, position, run, times, overhead } = service;
@@ -78,7 +78,7 @@ impl<W: World> Executors<W> {
         let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
         self.transfers += 1;
         let tag = going.pack();
-        self.world.submit(now, Submission { transfer, tag, sent_tag: None });
+        self.network_model.submit(now, Submission { transfer, tag, sent_tag: None });
         free_at
     }
 
@@ -128,7 +128,7 @@ impl<W: World> Executors<W> {
         self.outgoing = outgoing;
     }
 
-    /// Hands messages of a chunk's step, by its number, to the world.
+    /// Hands messages of a chunk's step, by its number, to the network model.
     pub(super) fn hand_out(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl<W: World> Executors<W> {
             };
             let submission = Submission { transfer, tag, sent_tag };
             // What a stage sends to the same rank in later steps waits for what it has sent there before.
-            self.world.submit_in_stream(now, submission, u64::from(slot));
+            self.network_model.submit_in_stream(now, submission, u64::from(slot));
         }
         self.transfers += outgoing.len() as u64;
         let is_free = match &self.ahead {

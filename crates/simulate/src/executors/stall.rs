@@ -3,12 +3,12 @@
 use allrail_collective::StageRef;
 use allrail_core::counted;
 use allrail_engine::UnderWay;
-use allrail_world::World;
+use allrail_network::NetworkModel;
 
 use super::Executors;
 use super::lowered::Carried;
 
-impl<W: World> Executors<W> {
+impl<W: NetworkModel> Executors<W> {
     /// Every chunk that is not over, a line each, until `shown` of them; `name` says what a tag is.
     #[must_use]
     pub(crate) fn waits(&self, shown: usize, name: impl Fn(u64) -> String) -> Vec<String> {

@@ -1,17 +1,17 @@
-//! `flows` on a graph; under [`Splitting::Ideal`](allrail_world::flows::Splitting::Ideal) with detours, where the
+//! `flows` on a graph; under [`Splitting::Ideal`](allrail_network::flows::Splitting::Ideal) with detours, where the
 //! topology takes them.
 
-use allrail_world::Flows;
+use allrail_network::Flows;
 
-use super::model::{Built, GraphModel, GraphWorld, OnGraph};
+use super::model::{Built, GraphModel, GraphNetwork, OnGraph};
 use crate::SimulateError;
 
 pub(crate) struct Model;
 
 impl GraphModel for Model {
     fn build(&self, on: &OnGraph<'_>) -> Result<Built, SimulateError> {
-        let world = Flows::with_detours(on.graph, on.paths, on.detours());
-        Ok(Built { world: Box::new(world), routing: None })
+        let network_model = Flows::with_detours(on.graph, on.paths, on.detours());
+        Ok(Built { network_model: Box::new(network_model), routing: None })
     }
 
     fn is_fluid(&self) -> bool {
@@ -19,4 +19,4 @@ impl GraphModel for Model {
     }
 }
 
-impl GraphWorld for Flows {}
+impl GraphNetwork for Flows {}

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::GraphTopology;
+use allrail_network::NetworkModel;
+use allrail_network::flows::Splitting;
+use allrail_network::packets::{Settings, Statistics};
 use allrail_workload::StepGraph;
-use allrail_world::World;
-use allrail_world::flows::Splitting;
-use allrail_world::packets::{Settings, Statistics};
 
 use crate::SimulateError;
 
@@ -32,7 +32,7 @@ impl OnGraph<'_> {
 
 /// An empty network.
 pub(crate) struct Built {
-    pub(crate) world: Box<dyn GraphWorld>,
+    pub(crate) network_model: Box<dyn GraphNetwork>,
     /// What its routing says of itself, and the routing's virtual channels; `None` where messages have none.
     pub(crate) routing: Option<(String, u8)>,
 }
@@ -57,7 +57,7 @@ pub(crate) trait GraphModel: Sync {
 }
 
 /// What a network on a graph tells beside its events.
-pub(crate) trait GraphWorld: World {
+pub(crate) trait GraphNetwork: NetworkModel {
     /// What its packets did.
     fn statistics(&self) -> Option<Statistics> {
         None

@@ -6,8 +6,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::Bytes;
+use allrail_network::packets::Settings;
 use allrail_workload::{StepGraph, Work};
-use allrail_world::packets::Settings;
 
 /// Beyond as many packets in an iteration they are made larger. A core simulates some millions a second.
 const MANY: u64 = 1 << 27;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use allrail_fabric::FabricError;
+use allrail_network::Packets;
+use allrail_network::packets::{Settings, Statistics};
 use allrail_workload::StepGraph;
-use allrail_world::Packets;
-use allrail_world::packets::{Settings, Statistics};
 
-use super::model::{Built, GraphModel, GraphWorld, OnGraph};
+use super::model::{Built, GraphModel, GraphNetwork, OnGraph};
 use super::packet_size;
 use crate::SimulateError;
 
@@ -17,9 +17,9 @@ impl GraphModel for Model {
     fn build(&self, on: &OnGraph<'_>) -> Result<Built, SimulateError> {
         let routing = on.topology.routing(on.graph)?;
         let told = (routing.about(), routing.channels());
-        let world =
+        let network_model =
             Packets::new(Arc::clone(on.graph), routing, on.packets, on.seed).map_err(in_packets)?;
-        Ok(Built { world: Box::new(world), routing: Some(told) })
+        Ok(Built { network_model: Box::new(network_model), routing: Some(told) })
     }
 
     fn is_fluid(&self) -> bool {
@@ -31,7 +31,7 @@ impl GraphModel for Model {
     }
 }
 
-impl GraphWorld for Packets {
+impl GraphNetwork for Packets {
     fn statistics(&self) -> Option<Statistics> {
         Some(Packets::statistics(self))
     }
@@ -47,7 +47,7 @@ impl GraphWorld for Packets {
 
 /// The network does not know under which key its settings stand.
 fn in_packets(mut error: FabricError) -> FabricError {
-    if let Some(key) = error.field.strip_prefix("world.") {
+    if let Some(key) = error.field.strip_prefix("network_model.") {
         error.field = format!("packets.{key}");
     }
     error

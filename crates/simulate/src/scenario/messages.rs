@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allrail_core::Time;
-use allrail_world::flows::Splitting;
+use allrail_network::flows::Splitting;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

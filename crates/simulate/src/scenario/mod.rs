@@ -6,15 +6,15 @@
 
 mod collective;
 mod messages;
+mod network_model_kind;
 mod placement;
 mod schedule;
 mod topology;
 mod traffic;
 mod training;
-mod world_kind;
 
 use allrail_fabric::Fabric;
-use allrail_world::packets::Settings;
+use allrail_network::packets::Settings;
 use serde::Serialize;
 
 use crate::SimulateError;
@@ -22,14 +22,14 @@ pub(crate) use crate::error::field;
 
 pub use collective::Collective;
 pub use messages::{Algorithms, AllToAll, MessageSettings};
+pub(crate) use network_model_kind::Network;
+pub use network_model_kind::{NETWORK_MODELS, NetworkModel, NetworkModelKind};
 pub use placement::Placement;
 pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Schedule};
 pub use topology::Topology;
 pub(crate) use traffic::{COUNT, SEGMENTS, WINDOW};
 pub use traffic::{Pattern, Traffic, packets_schema};
 pub use training::{Part, Training, WhatIf};
-pub(crate) use world_kind::Network;
-pub use world_kind::{NetworkModel, WORLDS, WorldKind};
 
 /// A simulation's whole input.
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ pub struct Scenario<J = Job> {
     /// How collectives are scheduled.
     pub schedule: Schedule,
     /// The network model.
-    pub world: WorldKind,
-    /// Switches and packets, in the world `packets`.
+    pub network_model: NetworkModelKind,
+    /// Switches and packets, in the network model `packets`.
     pub packets: Settings,
     /// How communication becomes messages.
     pub messages: MessageSettings,
@@ -76,8 +76,20 @@ impl<J> Scenario<J> {
     /// Its job, and the rest of it.
     #[must_use]
     pub fn split(self) -> (J, Scenario<()>) {
-        let Self { fabric, topology, schedule, world, packets, messages, seed, job } = self;
-        (job, Scenario { fabric, topology, schedule, world, packets, messages, seed, job: () })
+        let Self { fabric, topology, schedule, network_model, packets, messages, seed, job } = self;
+        (
+            job,
+            Scenario {
+                fabric,
+                topology,
+                schedule,
+                network_model,
+                packets,
+                messages,
+                seed,
+                job: (),
+            },
+        )
     }
 }
 
@@ -85,8 +97,9 @@ impl Scenario<()> {
     /// The same with a job.
     #[must_use]
     pub fn with<J>(self, job: J) -> Scenario<J> {
-        let Self { fabric, topology, schedule, world, packets, messages, seed, job: () } = self;
-        Scenario { fabric, topology, schedule, world, packets, messages, seed, job }
+        let Self { fabric, topology, schedule, network_model, packets, messages, seed, job: () } =
+            self;
+        Scenario { fabric, topology, schedule, network_model, packets, messages, seed, job }
     }
 }
 

@@ -4,14 +4,14 @@
 //! that does not exist) is checked by [`Traffic::check`], once its NPUs are counted.
 
 use allrail_core::{Bytes, Time, counted, either};
-use allrail_world::flows::Splitting;
-use allrail_world::packets::Settings;
+use allrail_network::flows::Splitting;
+use allrail_network::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
 use crate::error::field;
-use crate::scenario::{WorldKind, tag};
+use crate::scenario::{NetworkModelKind, tag};
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,8 +145,8 @@ pub(crate) const SEGMENTS: u32 = 16;
 impl Traffic {
     /// Whether a phase waits for the one before.
     #[must_use]
-    pub fn barrier(&self, world: WorldKind) -> bool {
-        self.phase_barrier.unwrap_or(world == WorldKind::Flows)
+    pub fn barrier(&self, network_model: NetworkModelKind) -> bool {
+        self.phase_barrier.unwrap_or(network_model == NetworkModelKind::Flows)
     }
 
     /// Bytes in one of `planes` planes, rounded up.
@@ -154,8 +154,8 @@ impl Traffic {
         Bytes::new(self.size.unwrap_or_default().count().div_ceil(planes))
     }
 
-    /// Refuses keys that do not belong to the pattern or the world.
-    pub(crate) fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
+    /// Refuses keys that do not belong to the pattern or the network model.
+    pub(crate) fn check_keys(&self, network_model: NetworkModelKind) -> Result<(), SimulateError> {
         use Pattern::{AllToAll, Broadcast, Incast, Trace, Uniform};
         let of = |key: &str, given: Option<String>, patterns: &[Pattern]| {
             let Some(value) = given.filter(|_| !patterns.contains(&self.pattern)) else {
@@ -179,7 +179,7 @@ impl Traffic {
         of("skip", self.skip.map(|v| v.to_string()), &Pattern::COLLECTIVES)?;
         of("messages", self.messages.as_ref().map(|m| format!("{} of them", m.len())), &[Trace])?;
         self.check_missing()?;
-        self.check_world(world)?;
+        self.check_network_model(network_model)?;
         for (key, value) in [
             ("phases", self.phases),
             ("window", self.window),
@@ -229,23 +229,23 @@ impl Traffic {
         }
     }
 
-    fn check_world(&self, world: WorldKind) -> Result<(), SimulateError> {
-        match world {
-            WorldKind::Dims | WorldKind::Links => {
+    fn check_network_model(&self, network_model: NetworkModelKind) -> Result<(), SimulateError> {
+        match network_model {
+            NetworkModelKind::Dims | NetworkModelKind::Links => {
                 return Err(field(
-                    "world",
-                    world.tag(),
+                    "network_model",
+                    network_model.tag(),
                     "it knows dimensions, not switches and cables",
-                    "write `world: flows` or `world: packets`",
+                    "write `network_model: flows` or `network_model: packets`",
                 ));
             }
-            WorldKind::Packets => {
+            NetworkModelKind::Packets => {
                 if let Some(paths) = self.paths {
                     return Err(field(
                         "traffic.paths",
                         tag(&paths),
                         "in `packets` each packet finds its own path",
-                        "leave it out, or write `world: flows`",
+                        "leave it out, or write `network_model: flows`",
                     ));
                 }
             }
@@ -255,7 +255,7 @@ impl Traffic {
                         "traffic.count",
                         count,
                         "in `flows` every NPU sends to all others at once",
-                        "leave it out, or write `world: packets`",
+                        "leave it out, or write `network_model: packets`",
                     ));
                 }
                 if self.pattern == Pattern::Uniform
@@ -265,18 +265,20 @@ impl Traffic {
                         "traffic.window",
                         window,
                         "in `flows` every NPU sends to all others at once",
-                        "leave it out, or write `world: packets`",
+                        "leave it out, or write `network_model: packets`",
                     ));
                 }
             }
         }
         match self.window {
-            Some(window) if self.pattern == Pattern::AllToAll && self.barrier(world) => Err(field(
-                "traffic.window",
-                window,
-                "with a barrier after each phase an NPU has one message",
-                "leave it out, or write `phase_barrier: false`",
-            )),
+            Some(window) if self.pattern == Pattern::AllToAll && self.barrier(network_model) => {
+                Err(field(
+                    "traffic.window",
+                    window,
+                    "with a barrier after each phase an NPU has one message",
+                    "leave it out, or write `phase_barrier: false`",
+                ))
+            }
             _ => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
-//! The driver of traffic: hands messages to a world when they may leave, and takes what it delivers.
+//! The driver of traffic: hands messages to a network model when they may leave, and takes what it delivers.
 //!
 //! Which messages may leave is a [`Demand`]'s to say. At one time, everything that happens is taken
 //! in before anything new is submitted, so that no answer depends on the order of equal times.
 
 use allrail_core::{Bytes, DimensionId, Rank, Time, counted};
-use allrail_world::{Event, Submission, Transfer, World};
+use allrail_network::{Event, NetworkModel, Submission, Transfer};
 
 use crate::SimulateError;
 use crate::driver::Observer;
@@ -65,21 +65,21 @@ pub struct Carried {
     pub bytes: u64,
 }
 
-/// How long a world runs, in its own time, before the observer is asked again.
+/// How long a network model runs, in its own time, before the observer is asked again.
 const SLICE: Time = Time::from_us(5);
-/// A run that gets here is broken off: worlds count in 2^62 ps.
+/// A run that gets here is broken off: network models count in 2^62 ps.
 const LONGEST: Time = Time::from_ps(1 << 61);
 const OBSERVE_EVERY: u32 = 1 << 6;
 /// A message counts as so many parts of work, so that long ones are heard of on their way.
 const PARTS: u64 = 1 << 10;
 
-/// Carries a demand out in a world, to the end.
+/// Carries a demand out in a network model, to the end.
 ///
 /// # Errors
-/// [`SimulateError::Stalled`] if the world stops before everything has arrived, with what the demand
+/// [`SimulateError::Stalled`] if the network model stops before everything has arrived, with what the demand
 /// waits for; [`SimulateError::Interrupted`] if the observer says so.
 pub fn carry_out(
-    world: &mut dyn World,
+    network_model: &mut dyn NetworkModel,
     demand: &mut dyn Demand,
     observer: Observer<'_>,
 ) -> Result<Carried, SimulateError> {
@@ -99,11 +99,11 @@ pub fn carry_out(
                 bytes: message.bytes,
             };
             let sent_tag = demand.wants_sent().then_some(message.tag);
-            world.submit(now, Submission { transfer, tag: message.tag, sent_tag });
+            network_model.submit(now, Submission { transfer, tag: message.tag, sent_tag });
         }
-        let (in_world, due) = (world.next_time(), demand.next_time());
-        let Some(next) = [in_world, due].into_iter().flatten().min() else { break };
-        if due == Some(next) && in_world != Some(next) {
+        let (in_network_model, due) = (network_model.next_time(), demand.next_time());
+        let Some(next) = [in_network_model, due].into_iter().flatten().min() else { break };
+        if due == Some(next) && in_network_model != Some(next) {
             now = next;
             demand.due(now, &mut out);
             continue;
@@ -117,11 +117,11 @@ pub fn carry_out(
             ));
         }
         let slice = next.checked_add(SLICE).unwrap_or(Time::MAX);
-        let event = world.next_event(due.map_or(slice, |due| due.min(slice)));
+        let event = network_model.next_event(due.map_or(slice, |due| due.min(slice)));
         countdown -= 1;
         if event.is_none() || countdown == 0 {
             countdown = OBSERVE_EVERY;
-            let (done, total) = parts(demand, world, &run);
+            let (done, total) = parts(demand, network_model, &run);
             if observer(done, total).is_break() {
                 return Err(SimulateError::Interrupted);
             }
@@ -129,7 +129,7 @@ pub fn carry_out(
         let Some((time, first)) = event else { continue };
         now = time;
         take(demand, &mut run, now, first, &mut out);
-        while let Some((_, event)) = world.next_event(now) {
+        while let Some((_, event)) = network_model.next_event(now) {
             take(demand, &mut run, now, event, &mut out);
         }
         if demand.next_time() == Some(now) {
@@ -150,12 +150,12 @@ pub fn carry_out(
 }
 
 /// How much of a demand is done, and how much there is, in parts of messages. What has arrived of messages under way
-/// counts, where the world knows it.
-fn parts(demand: &dyn Demand, world: &dyn World, run: &Carried) -> (u64, u64) {
+/// counts, where the network model knows it.
+fn parts(demand: &dyn Demand, network_model: &dyn NetworkModel, run: &Carried) -> (u64, u64) {
     let (done, total) = demand.progress();
     let under_way = run.messages.saturating_sub(done);
     let whole = if run.messages > 0 { run.bytes as f64 / run.messages as f64 } else { 0.0 };
-    let arrived = world.arrived().filter(|_| whole > 0.0).map_or(0.0, |bytes| {
+    let arrived = network_model.arrived().filter(|_| whole > 0.0).map_or(0.0, |bytes| {
         (bytes.count() as f64 / whole - done as f64).clamp(0.0, under_way as f64)
     });
     (done * PARTS + (arrived * PARTS as f64) as u64, total * PARTS)

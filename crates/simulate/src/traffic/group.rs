@@ -23,8 +23,8 @@ use super::run::{PatternResult, TrafficRun};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::error::field;
+use crate::scenario::NetworkModelKind;
 use crate::scenario::SEGMENTS;
-use crate::scenario::WorldKind;
 
 impl TrafficRun<'_> {
     pub(super) fn all_reduce(
@@ -197,8 +197,8 @@ impl TrafficRun<'_> {
             let hint = "write `in_network_reduction: true` in the fabric, such as a `fat_tree` or a `torus`";
             return refuse("the switches do not reduce", hint);
         };
-        if self.scenario.world != WorldKind::Flows {
-            return refuse("`packets` has no switches that reduce", "write `world: flows`");
+        if self.scenario.network_model != NetworkModelKind::Flows {
+            return refuse("`packets` has no switches that reduce", "write `network_model: flows`");
         }
         let size = self.size();
         let sum = in_network::in_network(&self.graph, summing, size)

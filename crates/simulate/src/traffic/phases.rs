@@ -12,7 +12,7 @@
 
 use allrail_core::Bytes;
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_world::flows::{Phase, Phases, Splitting};
+use allrail_network::flows::{Phase, Phases, Splitting};
 use rayon::prelude::*;
 
 use crate::SimulateError;

@@ -8,8 +8,8 @@ use serde::Serialize;
 pub struct TrafficResult {
     /// Who sent to whom.
     pub pattern: &'static str,
-    /// The world that predicted this.
-    pub world: String,
+    /// The network model that predicted this.
+    pub network_model: String,
     /// NPUs that took part.
     pub npus: u32,
     /// Planes of the fabric, all alike; one was simulated.

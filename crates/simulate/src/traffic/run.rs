@@ -1,4 +1,4 @@
-//! Chooses the world and the demand of a scenario, runs them, and sums up.
+//! Chooses the network model and the demand of a scenario, runs them, and sums up.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use allrail_core::{Bytes, Time, counted, either};
 use allrail_fabric::graph::{Graph, NodeId, measure};
 use allrail_fabric::routing::FARTHEST;
 use allrail_fabric::topologies::GraphTopology;
-use allrail_world::flows::{Phases, Splitting};
-use allrail_world::packets::Statistics;
+use allrail_network::flows::{Phases, Splitting};
+use allrail_network::packets::Statistics;
 
 use super::driver::{Carried, Demand, carry_out};
 use super::lists::{Lists, Timed};
@@ -22,7 +22,7 @@ use crate::error::field;
 use crate::on_graph::{Built, OnGraph};
 use crate::runs::Runs;
 use crate::scenario::{
-    COUNT, Network, Pattern, Topology, Traffic, TrafficScenario, WINDOW, WorldKind,
+    COUNT, Network, NetworkModelKind, Pattern, Topology, Traffic, TrafficScenario, WINDOW,
 };
 
 /// Ways round by any switch take about 24 bytes for each pair of switches.
@@ -91,7 +91,7 @@ pub(super) struct TrafficRun<'a> {
 #[derive(Default)]
 pub(super) struct PatternResult {
     pub(super) seconds: f64,
-    /// The time of what was simulated, in the world's clock.
+    /// The time of what was simulated, in the network model's clock.
     pub(super) simulated: Time,
     /// Tighter than what the cables of an NPU allow, if it is known.
     pub(super) lower_bound: f64,
@@ -135,7 +135,11 @@ impl TrafficRun<'_> {
     fn best(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let asked = self.splitting;
         let mut taken = asked;
-        let plainer = if self.scenario.world == WorldKind::Flows { asked.plainer() } else { &[] };
+        let plainer = if self.scenario.network_model == NetworkModelKind::Flows {
+            asked.plainer()
+        } else {
+            &[]
+        };
         // Without ways round, the best one is the minimal one.
         let other = |one: &Splitting| *one != Splitting::Minimal || self.detours();
         let others: Vec<Splitting> = plainer.iter().copied().filter(other).collect();
@@ -178,7 +182,7 @@ impl TrafficRun<'_> {
     fn check_detours(&self) -> Result<(), SimulateError> {
         let switches = self.graph.switches() as u64;
         let fits = switches * switches <= MOST_DETOURS;
-        if fits || !self.detours() || self.scenario.world != WorldKind::Flows {
+        if fits || !self.detours() || self.scenario.network_model != NetworkModelKind::Flows {
             return Ok(());
         }
         let why = "its tables of ways round would not fit into memory".to_owned();
@@ -208,13 +212,13 @@ impl TrafficRun<'_> {
         self.traffic.plane_size(self.planes)
     }
 
-    /// Carries a demand out in the scenario's world.
+    /// Carries a demand out in the scenario's network model.
     pub(super) fn carry(
         &mut self,
         demand: &mut dyn Demand,
         observer: Observer<'_>,
     ) -> Result<(Carried, Option<Statistics>), SimulateError> {
-        let Network::Graph(model) = self.scenario.world.network() else {
+        let Network::Graph(model) = self.scenario.network_model.network() else {
             unreachable!("the network model of a read scenario has cables");
         };
         let on = OnGraph {
@@ -224,11 +228,11 @@ impl TrafficRun<'_> {
             packets: &self.scenario.packets,
             seed: self.scenario.seed,
         };
-        let Built { mut world, routing } = model.build(&on)?;
+        let Built { mut network_model, routing } = model.build(&on)?;
         self.routing = routing;
         self.built = Some(Instant::now());
-        let carried = carry_out(&mut *world, demand, observer).map_err(|error| {
-            match (error, world.stalled()) {
+        let carried = carry_out(&mut *network_model, demand, observer).map_err(|error| {
+            match (error, network_model.stalled()) {
                 (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
                     let waits = format!("{waits}\n{cycle}");
                     SimulateError::Stalled { time_us, waits, hint }
@@ -236,8 +240,8 @@ impl TrafficRun<'_> {
                 (error, _) => error,
             }
         })?;
-        world.check_empty();
-        Ok((carried, world.statistics()))
+        network_model.check_empty();
+        Ok((carried, network_model.statistics()))
     }
 
     fn all_to_all(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
@@ -261,8 +265,8 @@ impl TrafficRun<'_> {
             phases: Some((taken, all)),
             ..PatternResult::default()
         };
-        let barrier = self.traffic.barrier(self.scenario.world);
-        if barrier && self.scenario.world == WorldKind::Flows {
+        let barrier = self.traffic.barrier(self.scenario.network_model);
+        if barrier && self.scenario.network_model == NetworkModelKind::Flows {
             let (graph, splitting, detours) =
                 (self.graph.clone(), self.splitting(), self.detours());
             let sum = phases::shifts(&graph, splitting, detours, &shifts, bytes, observer)?;
@@ -283,7 +287,7 @@ impl TrafficRun<'_> {
 
     fn uniform(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let (npus, bytes) = (self.npus(), self.size());
-        if self.scenario.world == WorldKind::Flows {
+        if self.scenario.network_model == NetworkModelKind::Flows {
             let pairs: Vec<(NodeId, NodeId)> = (0..npus)
                 .flat_map(|from| (0..npus).map(move |to| (NodeId(from), NodeId(to))))
                 .filter(|(from, to)| from != to)

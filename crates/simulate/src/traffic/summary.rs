@@ -2,8 +2,8 @@
 
 use allrail_core::{Bytes, Time};
 use allrail_fabric::graph::NodeId;
-use allrail_world::flows::Splitting;
-use allrail_world::packets::Statistics;
+use allrail_network::flows::Splitting;
+use allrail_network::packets::Statistics;
 
 use super::result::{
     Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
@@ -12,7 +12,7 @@ use super::run::{PatternResult, TrafficRun};
 use super::tag;
 use crate::SimulateError;
 use crate::error::field;
-use crate::scenario::WorldKind;
+use crate::scenario::NetworkModelKind;
 use crate::scenario::{Pattern, WINDOW};
 
 impl TrafficRun<'_> {
@@ -41,9 +41,9 @@ impl TrafficRun<'_> {
         let share = |bytes: f64| bytes / injection / outcome.seconds;
         let gbps = |(bytes, finish): &(u64, Time)| *bytes as f64 * 8e-9 * planes / finish.as_s();
         let each: Vec<f64> = outcome.each.iter().map(gbps).collect();
-        let flows = self.scenario.world == WorldKind::Flows;
+        let flows = self.scenario.network_model == NetworkModelKind::Flows;
         let listed = matches!(traffic.pattern, Pattern::AllToAll | Pattern::Uniform);
-        let barrier = traffic.barrier(self.scenario.world);
+        let barrier = traffic.barrier(self.scenario.network_model);
         let windowed = listed
             && !(flows && traffic.pattern == Pattern::Uniform)
             && !(traffic.pattern == Pattern::AllToAll && barrier);
@@ -52,7 +52,7 @@ impl TrafficRun<'_> {
         let hops = outcome.packets.as_ref().map(|s| s.packet_hops as f64 / ran);
         Ok(TrafficResult {
             pattern: traffic.pattern.tag(),
-            world: tag(&self.scenario.world),
+            network_model: tag(&self.scenario.network_model),
             npus: self.npus(),
             planes: self.planes,
             size_bytes: traffic.size.map(Bytes::count),
@@ -130,7 +130,7 @@ impl TrafficRun<'_> {
 
     fn built(&self) -> Built {
         let (graph, settings) = (&self.graph, &self.scenario.packets);
-        let packets = self.scenario.world == WorldKind::Packets;
+        let packets = self.scenario.network_model == NetworkModelKind::Packets;
         let paths = || match (self.splitting(), self.detours()) {
             (Splitting::Ideal, true) => "best splitting, over detours too",
             (Splitting::Ideal, false) => "best splitting",

@@ -8,7 +8,7 @@
 //! 4. `gradients`: what of them is exchanged when, by coordinators and tensor schedulers; `agreements`: what
 //!    ranks agree on first, other collectives too; `apart`: gradients of workers that exchange with parameter servers;
 //!    `facts`: what the graph says of gradients; `sparse`: tables whose gradients travel as rows or dense.
-//! 5. [`communicator`]: what carries collectives and messages, in every world.
+//! 5. [`communicator`]: what carries collectives and messages, in every network model.
 //! 6. `outcome`: what came out: figures, critical path, links, what-ifs.
 //!
 //! `bound`: what no simulation can beat, without one.

@@ -6,7 +6,7 @@
 //! - all NPUs, where there are as many;
 //! - else a *block*: of each dimension its first places, the inner ones as full as it goes. 64 ranks on
 //!   42 × 25 NPUs are 32 × 2 of them, so no group of tensor parallelism reaches over two leaves. A part
-//!   of a ring is a line: rings are cut in worlds of cables alone, where messages take the way there is;
+//!   of a ring is a line: rings are cut in network models of cables alone, where messages take the way there is;
 //! - else the first NPUs of a topology, in order, as one dimension that counts over its cables
 //!   ([`allrail_fabric::wiring`]); `flows` and `packets` carry what is planned over them.
 //!
@@ -26,7 +26,7 @@ impl Part {
     /// The part that a scenario's job takes; `None` if it takes all dimensions as they are.
     ///
     /// # Errors
-    /// The world needs dimensions, and there is no such block of them.
+    /// The network model needs dimensions, and there is no such block of them.
     pub fn of(scenario: &TrainingScenario) -> Result<Option<Self>, SimulateError> {
         let workload = &scenario.job.workload;
         let whole = &scenario.fabric;
@@ -70,7 +70,7 @@ impl Part {
 
     fn block(scenario: &TrainingScenario, ranks: u64) -> Option<Self> {
         let whole = &scenario.fabric;
-        let cables = scenario.world.has_every_link();
+        let cables = scenario.network_model.has_every_link();
         let cut = |(dimension, size): (&Dimension, u32)| {
             let resized = || Dimension { size, ..dimension.clone() };
             dimension.cut(size).or_else(|| cables.then(resized))

@@ -18,7 +18,7 @@ impl TrainingScenario {
     /// # Errors
     /// Names the first field that is out of range.
     pub(crate) fn complete(&mut self) -> Result<(), SimulateError> {
-        if self.topology.is_none() && self.world.has_every_link() {
+        if self.topology.is_none() && self.network_model.has_every_link() {
             // A fabric of dimensions is one of cables, too.
             self.fabric.validate()?;
             self.topology = Some(Topology::of_dimensions(&self.fabric));
@@ -50,8 +50,8 @@ impl TrainingScenario {
         }
         self.tensor().policy()?;
         self.check_backup_workers()?;
-        send_ahead::check(self.schedule.send_ahead, self.world)?;
-        paced::check(&self.fabric, self.world)?;
+        send_ahead::check(self.schedule.send_ahead, self.network_model)?;
+        paced::check(&self.fabric, self.network_model)?;
         if ServerCommunicator::asked(&self.tensor()) && self.schedule.send_ahead > Bytes::default()
         {
             return Err(field(
@@ -61,14 +61,14 @@ impl TrainingScenario {
                 "leave it out; with `servers: {in_order: true}` all waits in order there",
             ));
         }
-        let graph = self.world.has_every_link();
+        let graph = self.network_model.has_every_link();
         let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {
             return Err(field(
-                "world",
-                self.world.tag(),
+                "network_model",
+                self.network_model.tag(),
                 "steps have dimensions of their own, which a topology's need not be",
-                "use `world: flows`",
+                "use `network_model: flows`",
             ));
         }
         if self.topology.is_none() && self.job.placement != Placement::InOrder {

@@ -4,7 +4,7 @@ use allrail_schedule::Request;
 use allrail_workload::SlowLinks;
 
 use crate::SimulateError;
-use crate::scenario::{Network, TrainingScenario, WorldKind, field};
+use crate::scenario::{Network, NetworkModelKind, TrainingScenario, field};
 use crate::training::communicator::classes::Idealisation;
 use crate::training::communicator::servers::ServerCommunicator;
 use crate::training::communicator::slow;
@@ -31,16 +31,18 @@ impl<'a> StepRun<'a> {
     ) -> Result<Self, SimulateError> {
         let mut request = scenario.request();
         let idealisation = assumption::apply(scenario, &mut request.fabric)?;
-        if ServerCommunicator::asked(&scenario.tensor()) && scenario.world.carries_messages() {
+        if ServerCommunicator::asked(&scenario.tensor())
+            && scenario.network_model.carries_messages()
+        {
             return Err(field(
                 "schedule.tensor.exchange",
                 "parameter_server",
                 "parameter servers run in `dims`",
-                "write `world: dims`, or leave it out for all-reduces",
+                "write `network_model: dims`, or leave it out for all-reduces",
             ));
         }
         let run = Self { job, scenario, request, idealisation, timeline };
-        if let Some(drawn) = run.slow_links().filter(|_| !scenario.world.has_every_link()) {
+        if let Some(drawn) = run.slow_links().filter(|_| !scenario.network_model.has_every_link()) {
             slow::check_links(drawn, &run.request.fabric)?;
         }
         Ok(run)
@@ -49,7 +51,7 @@ impl<'a> StepRun<'a> {
     /// What the network is made of. No network model is faster than an ideal schedule, which `dims` carries.
     pub(crate) fn network(&self) -> Network {
         let ideal = self.idealisation.is_ideal();
-        if ideal { WorldKind::Dims.network() } else { self.scenario.world.network() }
+        if ideal { NetworkModelKind::Dims.network() } else { self.scenario.network_model.network() }
     }
 
     /// NPUs of each dimension.

@@ -136,7 +136,7 @@ proptest! {
         factor in 1.1f64..7.0,
         deviation in 0.0f64..0.25,
         seed in 0u64..1000,
-        world in prop::sample::select(vec!["dims", "links"]),
+        network_model in prop::sample::select(vec!["dims", "links"]),
     ) {
         let backup = backup.min(ranks - 1);
         let all: Vec<u32> = (0..ranks).collect();
@@ -145,7 +145,7 @@ proptest! {
         tree["workload"]["iterations"] = json!(12);
         tree["workload"]["jitter"] = json!({"deviation": deviation});
         tree["seed"] = json!(seed);
-        tree["world"] = json!(world);
+        tree["network_model"] = json!(network_model);
         let scenario = TrainingScenario::from_json(&tree.to_string()).expect("a scenario");
         let result = run(&tree).expect("it runs");
         let workload = scenario.timed_workload().expect("a tensor scheduler");

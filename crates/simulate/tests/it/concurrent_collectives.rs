@@ -1,7 +1,7 @@
-//! Collectives that share a fabric, worked by hand in both worlds.
+//! Collectives that share a fabric, worked by hand in both network models.
 //!
 //! On fully connected dimensions without latency, `direct` stages of one step take whole
-//! milliseconds here and both worlds must give the same.
+//! milliseconds here and both network models must give the same.
 
 use std::ops::ControlFlow;
 
@@ -12,10 +12,10 @@ use allrail_fabric::Kind;
 use allrail_schedule::{ActiveChunks, Order};
 use allrail_simulate::collectives::simulate;
 use allrail_simulate::result::SpanResult;
-use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
+use allrail_simulate::scenario::{CollectiveOrder, NetworkModelKind};
 use allrail_simulate::{CollectiveScenario, PlanFile, plan};
 
-const WORLDS: [WorldKind; 2] = [WorldKind::Dims, WorldKind::Links];
+const NETWORK_MODELS: [NetworkModelKind; 2] = [NetworkModelKind::Dims, NetworkModelKind::Links];
 
 /// Bytes that keep a dimension of five NPUs busy for a millisecond: a fifth to each peer, at 20 ps
 /// per byte.
@@ -44,16 +44,16 @@ fn timeline(scenario: &CollectiveScenario, plan: Option<&PlanFile>) -> Vec<SpanR
 
 #[test]
 fn the_collective_issued_first_goes_first_or_last_as_asked() {
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let mut scenario = four_ms();
-        scenario.world = world;
+        scenario.network_model = network_model;
         scenario.job.push(scenario.job[0].clone());
         scenario.job[1].start = Time::from_us(1_500);
         // ASTRA-sim's rule puts sizes before priorities.
         for order in Order::all().filter(|order| *order != Order::ASTRA_SIM) {
             scenario.schedule.order = order;
             scenario.schedule.collective_order = CollectiveOrder::Fifo;
-            assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{world:?} {order:?}");
+            assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{network_model:?} {order:?}");
             // Two chunks are served or begun when the second one comes; nothing is broken off.
             scenario.schedule.collective_order = CollectiveOrder::Lifo;
             // One that is strict runs them as they were issued, whatever the priorities; so does one to
@@ -61,7 +61,7 @@ fn the_collective_issued_first_goes_first_or_last_as_asked() {
             let urgency = |priority| order.urgency(Operation::ReduceScatter, priority);
             let as_issued = order.is_strict() || urgency(0) == urgency(1);
             let asked = if as_issued { [4_000.0, 8_000.0] } else { [8_000.0, 6_000.0] };
-            assert_eq!(finishes(&scenario), asked, "{world:?} {order:?}");
+            assert_eq!(finishes(&scenario), asked, "{network_model:?} {order:?}");
         }
     }
 }
@@ -80,27 +80,27 @@ fn collectives_on_other_dimensions_do_not_affect_each_other() {
     both.job[0].dimensions = ids(&[0]);
     both.job.push(collective(Operation::AllGather, 3_000_000));
     both.job[1].dimensions = ids(&[1]);
-    for world in WORLDS {
-        both.world = world;
+    for network_model in NETWORK_MODELS {
+        both.network_model = network_model;
         for limit in [None, Some(ActiveChunks::AtMost(1))] {
             both.schedule.active_chunks = limit;
             let alone = |i: usize| {
                 let job = vec![both.job[i].clone()];
                 finishes(&CollectiveScenario { job, ..both.clone() })[0]
             };
-            assert_eq!(finishes(&both), [alone(0), alone(1)], "{world:?} {limit:?}");
+            assert_eq!(finishes(&both), [alone(0), alone(1)], "{network_model:?} {limit:?}");
         }
     }
 }
 
 #[test]
 fn a_collective_that_starts_later_takes_as_long() {
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let mut scenario = four_ms();
-        scenario.world = world;
+        scenario.network_model = network_model;
         scenario.job[0].start = Time::from_us(123);
         let result = run(&scenario);
-        assert_eq!(result.time_us, 4_000.0, "{world:?}");
+        assert_eq!(result.time_us, 4_000.0, "{network_model:?}");
         assert_eq!(result.collectives[0].time_us, 4_000.0);
         assert_eq!(result.collectives[0].start_us, 123.0);
         assert_eq!(result.collectives[0].finish_us, 4_123.0);
@@ -111,12 +111,12 @@ fn a_collective_that_starts_later_takes_as_long() {
 /// One that starts when the first is long over finds an idle fabric.
 #[test]
 fn a_collective_after_another_is_not_delayed_by_it() {
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let mut scenario = four_ms();
-        scenario.world = world;
+        scenario.network_model = network_model;
         scenario.job.push(scenario.job[0].clone());
         scenario.job[1].start = Time::from_us(10_000);
-        assert_eq!(finishes(&scenario), [4_000.0, 14_000.0], "{world:?}");
+        assert_eq!(finishes(&scenario), [4_000.0, 14_000.0], "{network_model:?}");
         assert_eq!(run(&scenario).time_us, 14_000.0);
     }
 }
@@ -147,9 +147,9 @@ fn starts(spans: &[SpanResult]) -> Vec<(u32, f64)> {
 
 #[test]
 fn chunks_may_have_unequal_sizes() {
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let mut scenario = four_ms();
-        scenario.world = world;
+        scenario.network_model = network_model;
         scenario.job[0].size = Bytes::new(6 * MS);
         scenario.schedule.chunks = 3;
         let mut file = plan(&scenario).expect("a good scenario");
@@ -159,10 +159,10 @@ fn chunks_may_have_unequal_sizes() {
         file.plans[0].check().expect("the same bytes in all");
         scenario.schedule.order = Order::SMALLEST_FIRST;
         let small = timeline(&scenario, Some(&file));
-        assert_eq!(starts(&small), [(1, 0.0), (2, 1_000.0), (0, 3_000.0)], "{world:?}");
+        assert_eq!(starts(&small), [(1, 0.0), (2, 1_000.0), (0, 3_000.0)], "{network_model:?}");
         scenario.schedule.order = Order::FIFO;
         let fifo = timeline(&scenario, Some(&file));
-        assert_eq!(starts(&fifo), [(0, 0.0), (1, 3_000.0), (2, 4_000.0)], "{world:?}");
+        assert_eq!(starts(&fifo), [(0, 0.0), (1, 3_000.0), (2, 4_000.0)], "{network_model:?}");
         assert_eq!(run_plan(&scenario, Some(&file)).time_us, 6_000.0);
     }
 }
@@ -179,13 +179,13 @@ fn a_plan_of_a_range_runs_at_every_size_of_it() {
     file.plans[0].sizes = Some(range);
     let text = serde_json::to_string(&file).expect("plain data");
     assert_eq!(PlanFile::from_json(&text).expect("a right file"), file);
-    for world in WORLDS {
-        scenario.world = world;
+    for network_model in NETWORK_MODELS {
+        scenario.network_model = network_model;
         for size in [10 * CUT, 999 * CUT, 1000 * CUT, 5000 * CUT] {
             scenario.job[0].size = Bytes::new(size);
             let shown = |spans: &[SpanResult]| format!("{spans:?}");
             let ran = shown(&timeline(&scenario, Some(&file)));
-            assert_eq!(ran, shown(&timeline(&scenario, None)), "{world:?}");
+            assert_eq!(ran, shown(&timeline(&scenario, None)), "{network_model:?}");
         }
         for size in [10 * CUT - 1, 5000 * CUT + 1] {
             scenario.job[0].size = Bytes::new(size);
@@ -199,7 +199,7 @@ fn a_plan_of_a_range_runs_at_every_size_of_it() {
 }
 
 #[test]
-fn a_planned_order_is_kept_in_every_world() {
+fn a_planned_order_is_kept_in_every_network_model() {
     let shape = vec![
         exact(Kind::Ring, 4, Time::from_ns(700)),
         exact(Kind::FullyConnected, 3, Time::from_ns(20)),
@@ -214,8 +214,8 @@ fn a_planned_order_is_kept_in_every_world() {
     // that are of different chunks and both first ones, the other one first.
     file.plans[0].dimension_order[0].swap(0, 1);
     file.plans[0].check().expect("it can be kept");
-    for world in WORLDS {
-        scenario.world = world;
+    for network_model in NETWORK_MODELS {
+        scenario.network_model = network_model;
         let spans = timeline(&scenario, Some(&file));
         for (d, order) in (0..).zip(&file.plans[0].dimension_order) {
             let ran: Vec<StageRef> = spans
@@ -223,7 +223,7 @@ fn a_planned_order_is_kept_in_every_world() {
                 .filter(|span| span.dimension == d)
                 .map(|span| StageRef { chunk: span.chunk, stage: span.stage })
                 .collect();
-            assert_eq!(&ran, order, "{world:?} dim{}", d + 1);
+            assert_eq!(&ran, order, "{network_model:?} dim{}", d + 1);
         }
     }
 }
@@ -240,9 +240,9 @@ fn active_chunks_limits_how_many_stages_of_a_dimension_are_unfinished() {
         let mut scenario = four_ms();
         scenario.fabric.dimensions[0].latency = Time::from_us(1_000);
         scenario.schedule.active_chunks = limit;
-        for world in WORLDS {
-            scenario.world = world;
-            assert_eq!(run(&scenario).time_us, ms, "{world:?} {limit:?}");
+        for network_model in NETWORK_MODELS {
+            scenario.network_model = network_model;
+            assert_eq!(run(&scenario).time_us, ms, "{network_model:?} {limit:?}");
         }
     }
 }

@@ -24,7 +24,7 @@ fn run(tree: &Value) -> Option<SimulationResult> {
 }
 
 fn scenario(fabric: &Value, model: &str, kind: &str, size: &str) -> Value {
-    json!({"schema_version": 1, "fabric": fabric, "world": model,
+    json!({"schema_version": 1, "fabric": fabric, "network_model": model,
         "collective": [{"kind": kind, "size": size}],
         "schedule": {"policy": "baseline", "chunks": 1}})
 }

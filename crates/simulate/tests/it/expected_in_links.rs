@@ -1,4 +1,4 @@
-//! What the search of `search` expects of a schedule in `links`, against that world.
+//! What the search of `search` expects of a schedule in `links`, against that network model.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use allrail_schedule::evaluate::Work;
 use allrail_schedule::scheduled::model_of;
 use allrail_simulate::CollectiveScenario;
 use allrail_simulate::collectives::simulate;
-use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::scenario::NetworkModelKind;
 
 /// With topology-aware algorithms on dimensions of powers of two, one rank stands for all. (Where
 /// much happens at the same picosecond, ties may fall otherwise: these platforms have no such.)
@@ -23,7 +23,7 @@ fn one_rank_message_by_message_ends_when_all_do_in_links() {
             scenario.schedule.chunks = u32::try_from(chunks).expect("few");
             scenario.schedule.order = Order::SMALLEST_FIRST;
             scenario.schedule.policy = policy.to_owned();
-            scenario.world = WorldKind::Links;
+            scenario.network_model = NetworkModelKind::Links;
             let (expected, links) = both(&scenario);
             assert!(
                 (expected / links - 1.0).abs() < 1e-6,

@@ -28,7 +28,7 @@ fn jobs() -> [(&'static str, Value); 3] {
 
 fn with(jobs: &[(&str, Value)]) -> String {
     let mut tree = json!({
-        "schema_version": 1, "fabric": {"topology": "torus", "shape": [4, 4]}, "world": "flows",
+        "schema_version": 1, "fabric": {"topology": "torus", "shape": [4, 4]}, "network_model": "flows",
     });
     for (key, job) in jobs {
         tree[key] = job.clone();

@@ -5,15 +5,20 @@ use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::Order;
-use allrail_simulate::scenario::{AcceptPlan, Schedule, WorldKind};
+use allrail_simulate::scenario::{AcceptPlan, NetworkModelKind, Schedule};
 use allrail_simulate::{CollectiveScenario, SimulationResult, plan};
 use proptest::prelude::*;
 
 /// What a float's last digits can make of a ratio.
 const HAIR: f64 = 1.0 + 1e-9;
 
-fn any_world() -> impl Strategy<Value = WorldKind> {
-    prop::sample::select(&[WorldKind::Dims, WorldKind::Links, WorldKind::Flows, WorldKind::Packets])
+fn any_network_model() -> impl Strategy<Value = NetworkModelKind> {
+    prop::sample::select(&[
+        NetworkModelKind::Dims,
+        NetworkModelKind::Links,
+        NetworkModelKind::Flows,
+        NetworkModelKind::Packets,
+    ])
 }
 
 /// One collective under any policy. Where ranks order their stages
@@ -23,16 +28,16 @@ fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Colle
         any_fabric(3, 4),
         prop::sample::select(operations),
         (any_policy(), any_order(), any_limit(), 1u32..=8),
-        any_world(),
+        any_network_model(),
         64_000u64..10_000_000,
     )
         .prop_map(
-            |(fabric, operation, (policy, order, active_chunks, chunks), world, size)| {
+            |(fabric, operation, (policy, order, active_chunks, chunks), network_model, size)| {
                 let mut scenario = scenario(fabric, operation, size);
                 let order = if active_chunks.is_some() { Order::PLANNED } else { order };
                 scenario.schedule =
                     Schedule { policy, order, active_chunks, chunks, ..Schedule::default() };
-                scenario.world = world;
+                scenario.network_model = network_model;
                 scenario
             },
         )
@@ -60,9 +65,9 @@ proptest! {
         let result = run(&scenario);
         let expected = bytes(&scenario);
         prop_assert!(sent(&result).abs_diff(result.bytes_per_npu) <= 3);
-        match scenario.world {
+        match scenario.network_model {
             // Each dimension's share is rounded to a byte.
-            WorldKind::Dims => {
+            NetworkModelKind::Dims => {
                 prop_assert!((sent(&result) as f64 - expected).abs() <= 3.0, "{expected}");
             }
             // Blocks are padded to whole bytes: one per block at most, of 128 in a stage.
@@ -109,7 +114,7 @@ proptest! {
         better in prop::collection::vec((100u64..=200, 0u64..=100), 3),
     ) {
         let mut scenario = scenario;
-        scenario.world = WorldKind::Dims;
+        scenario.network_model = NetworkModelKind::Dims;
         scenario.schedule.order = Order::PLANNED;
         let file = plan(&scenario).expect("a good scenario");
         let before = run_plan(&scenario, Some(&file)).time_us;
@@ -123,7 +128,7 @@ proptest! {
         scenario in any_scenario(&Operation::ALL),
     ) {
         let mut scenario = scenario;
-        scenario.world = WorldKind::Dims;
+        scenario.network_model = NetworkModelKind::Dims;
         scenario.schedule.order = Order::SMALLEST_FIRST;
         let file = plan(&scenario).expect("a good scenario");
         let found = run(&scenario).time_us;
@@ -140,7 +145,7 @@ proptest! {
     #[test]
     fn the_searching_policy_keeps_the_laws_too(scenario in any_scenario(&BANDWIDTH_OPTIMAL)) {
         let mut scenario = scenario;
-        scenario.world = WorldKind::Dims;
+        scenario.network_model = NetworkModelKind::Dims;
         let themis = { scenario.schedule.policy = "themis".into(); run(&scenario) };
         scenario.schedule.policy = "search".into();
         let result = run(&scenario);

@@ -1,5 +1,5 @@
 //! How far the network models are from each other, and from the bound that each prints: laws over random small
-//! networks. `docs/concepts/worlds.md` has the same figures.
+//! networks. `docs/concepts/network-models.md` has the same figures.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use allrail_fabric::Kind;
 use allrail_schedule::Order;
 use allrail_simulate::TrainingScenario;
 use allrail_simulate::collectives::simulate;
-use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::scenario::NetworkModelKind;
 use allrail_simulate::training::simulate as train;
 use allrail_simulate::{CollectiveScenario, SimulateError, SimulationResult};
 use proptest::prelude::*;
@@ -18,11 +18,18 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
 
-const WORLDS: [WorldKind; 4] =
-    [WorldKind::Dims, WorldKind::Links, WorldKind::Flows, WorldKind::Packets];
+const NETWORK_MODELS: [NetworkModelKind; 4] = [
+    NetworkModelKind::Dims,
+    NetworkModelKind::Links,
+    NetworkModelKind::Flows,
+    NetworkModelKind::Packets,
+];
 
-fn in_world(scenario: &CollectiveScenario, world: WorldKind) -> SimulationResult {
-    run(&CollectiveScenario { world, ..scenario.clone() })
+fn in_network_model(
+    scenario: &CollectiveScenario,
+    network_model: NetworkModelKind,
+) -> SimulationResult {
+    run(&CollectiveScenario { network_model, ..scenario.clone() })
 }
 
 /// A reduce-scatter over a ring of 8 in several chunks, whose steps fill each other's pauses as messages: in `dims` all of a
@@ -33,7 +40,8 @@ fn a_ring_of_eight_is_not_below_the_bound_that_dims_prints() {
         let ring = dimension(Kind::Ring, 8, 2, 25_000_000_000, Time::from_ns(700));
         let mut scenario = scenario(fabric(vec![ring]), operation, 400_000);
         scenario.schedule.chunks = 4;
-        let [dims, links] = [WorldKind::Dims, WorldKind::Links].map(|w| in_world(&scenario, w));
+        let [dims, links] = [NetworkModelKind::Dims, NetworkModelKind::Links]
+            .map(|w| in_network_model(&scenario, w));
         assert!(dims.time_us > 1.5 * links.time_us, "{operation}: nothing is shown");
         assert!(dims.bound_time_us <= links.time_us, "{operation}: {}", dims.bound_time_us);
         assert!(dims.bound_time_us > 0.8 * links.time_us, "{operation}: it says little");
@@ -75,8 +83,8 @@ proptest! {
             scenario.schedule.algorithms = Some(names.into());
         }
         let mut results = Vec::new();
-        for world in WORLDS {
-            let scenario = CollectiveScenario { world, ..scenario.clone() };
+        for network_model in NETWORK_MODELS {
+            let scenario = CollectiveScenario { network_model, ..scenario.clone() };
             match simulate(&scenario, None, false, &mut |_, _| ControlFlow::Continue(())) {
                 Ok(result) => results.push(result),
                 // A limit may make ranks wait for each other.
@@ -88,7 +96,7 @@ proptest! {
         let least = times.iter().copied().fold(f64::INFINITY, f64::min);
         for one in &results {
             let bound = one.bound_time_us;
-            prop_assert!(bound <= least * (1.0 + 1e-9), "{} of {}: {times:?}", bound, one.world);
+            prop_assert!(bound <= least * (1.0 + 1e-9), "{} of {}: {times:?}", bound, one.network_model);
         }
     }
 
@@ -110,7 +118,7 @@ proptest! {
         if kind == Kind::Switch {
             scenario.schedule.algorithms = Some(vec!["direct"].into());
         }
-        let [dims, flows] = [WorldKind::Dims, WorldKind::Flows].map(|world| in_world(&scenario, world));
+        let [dims, flows] = [NetworkModelKind::Dims, NetworkModelKind::Flows].map(|network_model| in_network_model(&scenario, network_model));
         let ratio = flows.time_us / dims.time_us;
         prop_assert!((ratio - 1.0).abs() < 0.01, "{} {}", flows.time_us, dims.time_us);
     }
@@ -138,8 +146,8 @@ fn no_model_beats_the_bound_of_a_network_of_cables() {
             for (policy, chunks, bytes) in
                 [("baseline", 1, 3_456), ("themis", 1, 110_592), ("themis", 4, 27_648)]
             {
-                let of = |world: &str| {
-                    let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
+                let of = |network_model: &str| {
+                    let tree = json!({"schema_version": 1, "fabric": fabric, "network_model": network_model,
                         "collective": [{"kind": operation.tag(), "size": format!("{bytes} B")}],
                         "schedule": {"policy": policy, "chunks": chunks}});
                     run(&CollectiveScenario::from_json(&tree.to_string()).expect("a scenario"))
@@ -156,7 +164,7 @@ fn no_model_beats_the_bound_of_a_network_of_cables() {
                     assert!(
                         bound <= least * (1.0 + 1e-9),
                         "{what}: {bound} of {}: {times:?}",
-                        one.world
+                        one.network_model
                     );
                     compared += 1;
                 }
@@ -174,8 +182,8 @@ fn a_broadcast_on_a_ring_takes_as_long_in_every_model() {
             let ring = exact(Kind::Ring, ranks, Time::from_ns(500));
             let size = size / u64::from(2 * ranks) * u64::from(2 * ranks);
             let scenario = scenario(fabric(vec![ring]), Operation::Broadcast, size);
-            let times = [WorldKind::Dims, WorldKind::Links, WorldKind::Flows]
-                .map(|world| in_world(&scenario, world).time_us);
+            let times = [NetworkModelKind::Dims, NetworkModelKind::Links, NetworkModelKind::Flows]
+                .map(|network_model| in_network_model(&scenario, network_model).time_us);
             assert_eq!(ps(times[0]), ps(times[1]), "links of {ranks}, {size} bytes");
             assert!((times[2] / times[0] - 1.0).abs() < 0.01, "{ranks}, {size}: {times:?}");
         }
@@ -274,8 +282,8 @@ fn ring_of(size: u32) -> Value {
 fn a_step_on_parts_of_a_ring_takes_about_as_long_in_every_model() {
     for (schedule, layout) in [("1f1b", [4, 2]), ("dual_pipe", [4, 2]), ("dual_pipe", [2, 4])] {
         for hidden in [64, 512] {
-            let times = ["dims", "links", "flows"].map(|world| {
-                let tree = json!({"schema_version": 1, "fabric": ring_of(8), "world": world,
+            let times = ["dims", "links", "flows"].map(|network_model| {
+                let tree = json!({"schema_version": 1, "fabric": ring_of(8), "network_model": network_model,
                     "schedule": {"chunks": 4},
                     "workload": {"model": {"transformer": {"layers": 8, "hidden": hidden,
                         "heads": 8, "vocabulary": 256, "sequence_length": 32, "tied": true}},

@@ -76,7 +76,7 @@ fn drawn(seed: u64) -> Value {
 
 fn time(tree: &Value, model: &str, policy: &str, order: &str) -> Result<f64, SimulateError> {
     let mut tree = tree.clone();
-    tree["world"] = json!(model);
+    tree["network_model"] = json!(model);
     tree["schedule"]["policy"] = json!(policy);
     tree["schedule"]["order"] = json!(order);
     let scenario = CollectiveScenario::from_json(&tree.to_string())?;
@@ -95,7 +95,7 @@ struct Row {
 #[test]
 fn an_order_that_ranks_do_not_share_is_in_the_plan() {
     let mut tree = drawn(28);
-    tree["world"] = json!("links");
+    tree["network_model"] = json!("links");
     tree["schedule"]["policy"] = json!("search");
     tree["schedule"]["order"] = json!("planned");
     let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");

@@ -8,26 +8,31 @@ use allrail_simulate::collectives::simulate;
 use allrail_simulate::{CollectiveScenario, SimulationResult};
 use serde_json::{Value, json};
 
-const WORLDS: [&str; 4] = ["dims", "links", "flows", "packets"];
+const NETWORK_MODELS: [&str; 4] = ["dims", "links", "flows", "packets"];
 
 /// Bytes of a collective: in packets few, for their number is the time of the test.
-fn size(world: &str) -> f64 {
-    if world == "packets" { 1e6 } else { 64e6 }
+fn size(network_model: &str) -> f64 {
+    if network_model == "packets" { 1e6 } else { 64e6 }
 }
 
-fn attempt(fabric: &Value, world: &str, kind: &str, algorithms: Option<&[&str]>) -> Option<f64> {
-    in_chunks(1, fabric, world, kind, algorithms)
+fn attempt(
+    fabric: &Value,
+    network_model: &str,
+    kind: &str,
+    algorithms: Option<&[&str]>,
+) -> Option<f64> {
+    in_chunks(1, fabric, network_model, kind, algorithms)
 }
 
 fn in_chunks(
     chunks: u32,
     fabric: &Value,
-    world: &str,
+    network_model: &str,
     kind: &str,
     algorithms: Option<&[&str]>,
 ) -> Option<f64> {
-    let mut tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
-        "collective": [{"kind": kind, "size": format!("{} B", size(world))}],
+    let mut tree = json!({"schema_version": 1, "fabric": fabric, "network_model": network_model,
+        "collective": [{"kind": kind, "size": format!("{} B", size(network_model))}],
         "schedule": {"policy": "baseline", "chunks": chunks}});
     if let Some(algorithms) = algorithms {
         tree["schedule"]["algorithms"] = json!(algorithms);
@@ -37,9 +42,9 @@ fn in_chunks(
 }
 
 /// With `auto` on all dimensions.
-fn chosen(fabric: &Value, world: &str, kind: &str) -> f64 {
-    let size = format!("{} B", size(world));
-    let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
+fn chosen(fabric: &Value, network_model: &str, kind: &str) -> f64 {
+    let size = format!("{} B", size(network_model));
+    let tree = json!({"schema_version": 1, "fabric": fabric, "network_model": network_model,
         "collective": [{"kind": kind, "size": size}],
         "schedule": {"policy": "baseline", "chunks": 1, "algorithms": "auto"}});
     let scenario = CollectiveScenario::from_json(&tree.to_string()).expect("a scenario");
@@ -52,8 +57,9 @@ fn result(
     simulate(scenario, None, false, &mut |_, _| ControlFlow::Continue(()))
 }
 
-fn time(fabric: &Value, world: &str, kind: &str) -> f64 {
-    attempt(fabric, world, kind, None).unwrap_or_else(|| panic!("{world} {kind} on {fabric}"))
+fn time(fabric: &Value, network_model: &str, kind: &str) -> f64 {
+    attempt(fabric, network_model, kind, None)
+        .unwrap_or_else(|| panic!("{network_model} {kind} on {fabric}"))
 }
 
 /// NPUs at one switch each; switches in a row, `cables` between neighbours.
@@ -95,11 +101,11 @@ fn a_star_is_a_switch() {
         for operation in Operation::ALL {
             let kind = operation.tag();
             for one in algorithm::ALL.iter().filter(|one| one.operations().contains(&operation)) {
-                for world in ["dims", "links"] {
-                    let of = |fabric| attempt(fabric, world, kind, Some(&[one.tag()]));
+                for network_model in ["dims", "links"] {
+                    let of = |fabric| attempt(fabric, network_model, kind, Some(&[one.tag()]));
                     let (counted, closed) = (of(&of_cables), of(&of_dimensions));
                     let (Some(counted), Some(closed)) = (counted, closed) else { continue };
-                    let what = format!("{} {kind} of {npus} in {world}", one.tag());
+                    let what = format!("{} {kind} of {npus} in {network_model}", one.tag());
                     let close = (counted - closed).abs() < 1e-5 * closed;
                     let tree = one.tag().contains("tree") || one.tag() == "parameter_server";
                     assert!(close || tree && counted > closed, "{what}: {counted} {closed}");
@@ -116,10 +122,15 @@ fn domains_at_a_star_are_two_dimensions() {
         [switch(4, 400, "1 us"), switch(6, 50, "702 ns")]});
     let of_cables = domains(6, 4, &row(1, 24, 1));
     for kind in ["all_reduce", "all_gather", "all_to_all", "broadcast"] {
-        for world in ["dims", "links"] {
-            let of = |fabric| attempt(fabric, world, kind, Some(&["direct"; 2])).expect("it runs");
+        for network_model in ["dims", "links"] {
+            let of = |fabric| {
+                attempt(fabric, network_model, kind, Some(&["direct"; 2])).expect("it runs")
+            };
             let (counted, closed) = (of(&of_cables), of(&of_dimensions));
-            assert!((counted - closed).abs() < 1e-5 * closed, "{kind} {world}: {counted} {closed}");
+            assert!(
+                (counted - closed).abs() < 1e-5 * closed,
+                "{kind} {network_model}: {counted} {closed}"
+            );
         }
     }
 }
@@ -133,15 +144,17 @@ fn bytes_over_a_cut_are_all_there() {
         let cut = 64e6 / (50e3 * f64::from(cables));
         let inside = 2.0 * 0.75 * 64e6 / 400e3;
         let halving = Some(&["halving_doubling"; 2][..]);
-        let of = |world| attempt(&fabric, world, "all_reduce", halving).expect("it runs");
+        let of = |network_model| {
+            attempt(&fabric, network_model, "all_reduce", halving).expect("it runs")
+        };
         let counted = of("dims");
         let latencies = 2.0 * 2.0 + 2.0 * 1.052;
         let expected = cut + inside + latencies;
         assert!((counted - expected).abs() < 1e-2, "{counted} {expected}");
-        for world in ["links", "flows", "packets"] {
-            let took = of(world);
-            let cut = cut * size(world) / 64e6;
-            assert!(took > cut, "{world}: {took}, and the cut alone takes {cut}");
+        for network_model in ["links", "flows", "packets"] {
+            let took = of(network_model);
+            let cut = cut * size(network_model) / 64e6;
+            assert!(took > cut, "{network_model}: {took}, and the cut alone takes {cut}");
         }
     }
 }
@@ -155,7 +168,9 @@ fn one_step_takes_as_long_as_fluids() {
         for kind in ["all_to_all", "reduce_scatter", "all_gather"] {
             let inside = fabric["topology"] == "composed";
             let direct: &[&str] = if inside { &["direct"; 2] } else { &["direct"] };
-            let of = |world| attempt(&fabric, world, kind, Some(direct)).expect("it runs");
+            let of = |network_model| {
+                attempt(&fabric, network_model, kind, Some(direct)).expect("it runs")
+            };
             let (counted, fluid) = (of("dims"), of("flows"));
             assert!((counted - fluid).abs() < 2e-2 * counted, "{fabric} {kind}: {counted} {fluid}");
         }
@@ -170,8 +185,11 @@ fn fluids_are_no_quicker_than_what_is_counted() {
         for algorithm in ["halving_doubling", "ring", "direct"] {
             for (chunks, above) in [(1, 1.02), (4, f64::INFINITY)] {
                 let algorithms: &[&str] = &["direct", algorithm];
-                let of = |world| in_chunks(chunks, &fabric, world, "all_reduce", Some(algorithms));
-                let [counted, fluid] = ["dims", "flows"].map(|world| of(world).expect("it runs"));
+                let of = |network_model| {
+                    in_chunks(chunks, &fabric, network_model, "all_reduce", Some(algorithms))
+                };
+                let [counted, fluid] =
+                    ["dims", "flows"].map(|network_model| of(network_model).expect("it runs"));
                 let ratio = fluid / counted;
                 assert!(ratio > 0.98 && ratio < above, "{algorithm} {chunks}: {counted} {fluid}");
             }
@@ -179,9 +197,9 @@ fn fluids_are_no_quicker_than_what_is_counted() {
     }
 }
 
-/// Every network that is no product of dimensions is planned on some, over all of its NPUs, and runs in every world.
+/// Every network that is no product of dimensions is planned on some, over all of its NPUs, and runs in every network model.
 #[test]
-fn every_topology_runs_planned_collectives_in_every_world() {
+fn every_topology_runs_planned_collectives_in_every_network_model() {
     let mut counted = 0;
     for entry in ALL {
         for text in entry.examples {
@@ -194,8 +212,8 @@ fn every_topology_runs_planned_collectives_in_every_world() {
             let wired = planned.dimensions.iter().filter(|one| one.wiring.is_some()).count();
             assert_eq!(wired, usize::from(planned.counted.is_some()), "{keys}");
             counted += wired;
-            for world in WORLDS {
-                assert!(time(&keys, world, "all_reduce") > 0.0, "{keys} {world}");
+            for network_model in NETWORK_MODELS {
+                assert!(time(&keys, network_model, "all_reduce") > 0.0, "{keys} {network_model}");
             }
         }
     }
@@ -238,8 +256,8 @@ fn what_is_taken_by_itself_is_the_fastest_that_is_counted() {
 #[test]
 fn paths_of_a_collective_can_be_named() {
     let mesh = json!({"topology": "mesh", "shape": [4, 4]});
-    let of = |world: &str, paths: &str| {
-        let tree = json!({"schema_version": 1, "fabric": mesh, "world": world,
+    let of = |network_model: &str, paths: &str| {
+        let tree = json!({"schema_version": 1, "fabric": mesh, "network_model": network_model,
             "collective": [{"kind": "all_to_all", "size": "1 MB"}],
             "schedule": {"chunks": 1, "algorithms": ["direct"]}, "messages": {"paths": paths}});
         result(&CollectiveScenario::from_json(&tree.to_string())?).map(|result| result.time_us)
@@ -286,10 +304,10 @@ fn more_bandwidth_outside_is_never_slower() {
         outside["link"]["bandwidth"] = rate.into();
         domains(18, 4, &outside)
     };
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let [slow, fast] =
-            ["25 GB/s", "100 GB/s"].map(|rate| time(&with(rate), world, "all_reduce"));
-        assert!(fast < slow, "{world}: {fast} {slow}");
+            ["25 GB/s", "100 GB/s"].map(|rate| time(&with(rate), network_model, "all_reduce"));
+        assert!(fast < slow, "{network_model}: {fast} {slow}");
     }
     // All but the inside and latencies goes with it.
     let [slow, fast] = ["25 GB/s", "100 GB/s"].map(|rate| time(&with(rate), "dims", "all_reduce"));

@@ -6,13 +6,13 @@ use crate::common::*;
 use allrail_collective::{Algorithm, CollectivePlan, Operation, StageRef, algorithm};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
+use allrail_network::Dims;
 use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Evaluation, evaluate};
 use allrail_schedule::{ActiveChunks, Order, Request, queue};
 use allrail_simulate::CollectiveScenario;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
-use allrail_world::Dims;
 use proptest::prelude::*;
 
 /// What the driver makes of a plan in `dims`.
@@ -30,10 +30,11 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<ActiveChunk
         timeline: true,
         until: Time::MAX,
     };
-    let mut world = Dims::new(plan.fabric.dimensions.len());
+    let mut network_model = Dims::new(plan.fabric.dimensions.len());
     let lowering = Lowering::stages(plans, &works, order);
-    let run = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
-        .expect("it ends");
+    let run =
+        driver::run(&job, &lowering, &mut network_model, &mut |_, _| ControlFlow::Continue(()))
+            .expect("it ends");
     let mut served = vec![Vec::new(); plan.fabric.dimensions.len()];
     for span in &run.spans {
         let stage = plan.chunks[span.at.chunk as usize].stages[span.at.stage as usize];
@@ -292,7 +293,7 @@ fn links_adds_one_message_per_step_on_a_switch() {
 }
 
 #[test]
-fn the_endpoint_delay_counts_once_per_step_and_once_per_stage_in_both_worlds() {
+fn the_endpoint_delay_counts_once_per_step_and_once_per_stage_in_both_network_models() {
     let delay = Time::from_ns(10);
     for (kind, name) in [
         (Kind::Ring, "ring"),

@@ -1,4 +1,4 @@
-//! A planned order in worlds of messages, where the world that carries the plan fixes it.
+//! A planned order in network models of messages, where the network model that carries the plan fixes it.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use allrail_collective::Operation;
 use allrail_schedule::Order;
 use allrail_schedule::chunk;
 use allrail_simulate::collectives::simulate;
-use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::scenario::NetworkModelKind;
 use allrail_simulate::{CollectiveScenario, PlanFile, plan, plan_key};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn in_64_chunks(
 /// own.
 fn beside(scenario: &CollectiveScenario) -> [f64; 2] {
     let strict = under(scenario, Order::PLANNED);
-    let dims = CollectiveScenario { world: WorldKind::Dims, ..strict.clone() };
+    let dims = CollectiveScenario { network_model: NetworkModelKind::Dims, ..strict.clone() };
     let [ours, blind] = [&strict, &dims].map(|scenario| plan(scenario).expect("a good scenario"));
     let time =
         |scenario: &CollectiveScenario, file: &PlanFile| run_plan(scenario, Some(file)).time_us;
@@ -73,7 +73,7 @@ fn a_strict_order_costs_nothing_on_the_six_platforms() {
     costs_nothing(platforms());
 }
 
-/// Written, read and run again: the same result; the file says which world made the order.
+/// Written, read and run again: the same result; the file says which network model made the order.
 #[test]
 fn a_plan_file_carries_its_order() {
     for fabric in platforms() {
@@ -89,7 +89,7 @@ fn a_plan_file_carries_its_order() {
         let (made, kept) = (run(&scenario), run_plan(&scenario, Some(&read)));
         assert_eq!((made.time_us, made.messages), (kept.time_us, kept.messages));
 
-        let dims = CollectiveScenario { world: WorldKind::Dims, ..scenario.clone() };
+        let dims = CollectiveScenario { network_model: NetworkModelKind::Dims, ..scenario.clone() };
         let blind = plan(&dims).expect("a good scenario");
         assert_eq!(blind.plans[0].order_made_in, "dims");
         assert!(!serde_json::to_string(&blind).expect("plain data").contains("order_made_in"));
@@ -102,7 +102,7 @@ fn a_plan_file_carries_its_order() {
 }
 
 #[test]
-fn an_order_of_no_world_is_refused() {
+fn an_order_of_no_network_model_is_refused() {
     let scenario = under(
         &in_64_chunks(platforms().remove(0), Operation::AllGather, 8_000_000),
         Order::PLANNED,
@@ -124,19 +124,24 @@ fn cables_fix_it_too() {
         r#"{"topology": "hyperx", "shape": [4, 4]}"#,
     ];
     let mut keys_seen = Vec::new();
-    for (keys, world) in topologies.iter().flat_map(|keys| [(keys, "flows"), (keys, "packets")]) {
+    for (keys, network_model) in
+        topologies.iter().flat_map(|keys| [(keys, "flows"), (keys, "packets")])
+    {
         let text = format!(
-            r#"{{"schema_version": 1, "fabric": {keys}, "world": "{world}",
+            r#"{{"schema_version": 1, "fabric": {keys}, "network_model": "{network_model}",
                 "collective": [{{"kind": "all_reduce", "size": "4 MB"}}],
                 "schedule": {{"policy": "themis", "order": "planned", "chunks": 16}}}}"#
         );
         let strict =
             CollectiveScenario::from_json(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let file = plan(&strict).expect("a good scenario");
-        assert_eq!(file.plans[0].order_made_in, world);
+        assert_eq!(file.plans[0].order_made_in, network_model);
         let planned = run_plan(&strict, Some(&file)).time_us;
         let free = run_plan(&under(&strict, Order::SMALLEST_FIRST), Some(&file)).time_us;
-        assert!(planned * 0.97 <= free, "{keys} {world}: {planned} us, smallest first {free} us");
+        assert!(
+            planned * 0.97 <= free,
+            "{keys} {network_model}: {planned} us, smallest first {free} us"
+        );
         // A network of the same dimensions and other cables has plans of its own.
         let key = |text: &str| {
             plan_key(&CollectiveScenario::from_json(text).expect("good")).expect("good")
@@ -146,7 +151,7 @@ fn cables_fix_it_too() {
     let all = keys_seen.len();
     keys_seen.sort();
     keys_seen.dedup();
-    assert_eq!(keys_seen.len(), all, "two worlds have plans under one key");
+    assert_eq!(keys_seen.len(), all, "two network models have plans under one key");
 }
 
 /// Whoever plans may break off: it takes as long as a simulation.

@@ -13,7 +13,7 @@ use allrail_schedule::{ActiveChunks, Order, queue};
 use allrail_simulate::TrainingScenario;
 use allrail_simulate::collectives::simulate;
 use allrail_simulate::result::SpanResult;
-use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
+use allrail_simulate::scenario::{CollectiveOrder, NetworkModelKind};
 use allrail_simulate::training::simulate as train;
 use allrail_simulate::{CollectiveScenario, SimulateError, SimulationResult, plan, plan_key};
 use proptest::prelude::*;
@@ -39,10 +39,10 @@ fn recorded(scenario: &CollectiveScenario) -> SimulationResult {
 }
 
 /// Four collectives of a millisecond each from the start on, and an urgent one of a millisecond at 1.5 ms.
-fn one_link(world: WorldKind) -> CollectiveScenario {
+fn one_link(network_model: NetworkModelKind) -> CollectiveScenario {
     let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, MS);
-    scenario.world = world;
+    scenario.network_model = network_model;
     // What is issued last is the most urgent.
     scenario.schedule.collective_order = CollectiveOrder::Lifo;
     scenario.job = vec![scenario.job[0].clone(); 5];
@@ -61,7 +61,7 @@ fn urgent(scenario: &CollectiveScenario) -> f64 {
 /// ahead, three at 0 and the fourth at 1 ms: 5 ms. With all, all four at 0.
 #[test]
 fn an_urgent_tensor_waits_behind_what_was_handed_over() {
-    let scenario = one_link(WorldKind::Dims);
+    let scenario = one_link(NetworkModelKind::Dims);
     let worked = [
         (0, 3_000.0),
         (SENT / 2, 3_000.0),
@@ -86,7 +86,7 @@ fn an_urgent_tensor_waits_behind_what_was_handed_over() {
 /// a stage ahead is nothing ahead.
 #[test]
 fn links_count_message_by_message() {
-    let scenario = one_link(WorldKind::Links);
+    let scenario = one_link(NetworkModelKind::Links);
     let worked =
         [(0, 3_000.0), (SENT - 1, 3_000.0), (SENT, 4_000.0), (2 * SENT, 5_000.0), (ALL, 5_000.0)];
     for (bytes, finish) in worked {
@@ -99,10 +99,10 @@ fn links_count_message_by_message() {
 #[test]
 fn a_limit_on_active_chunks_holds_for_what_is_handed_over() {
     for (limit, finish) in [(1, 3_000.0), (2, 4_000.0), (3, 5_000.0)] {
-        for world in [WorldKind::Dims, WorldKind::Links] {
-            let mut scenario = ahead(&one_link(world), ALL);
+        for network_model in [NetworkModelKind::Dims, NetworkModelKind::Links] {
+            let mut scenario = ahead(&one_link(network_model), ALL);
             scenario.schedule.active_chunks = Some(ActiveChunks::AtMost(limit));
-            assert_eq!(urgent(&scenario), finish, "{world:?}, at most {limit} at once");
+            assert_eq!(urgent(&scenario), finish, "{network_model:?}, at most {limit} at once");
         }
     }
 }
@@ -111,7 +111,7 @@ fn a_limit_on_active_chunks_holds_for_what_is_handed_over() {
 /// over by then what may be ahead.
 #[test]
 fn eager_queues_hand_over_at_the_event_that_makes_room() {
-    let mut scenario = one_link(WorldKind::Dims);
+    let mut scenario = one_link(NetworkModelKind::Dims);
     scenario.job.truncate(1);
     scenario.job[0].size = Bytes::new(4 * MS);
     scenario.schedule.chunks = 4;
@@ -147,26 +147,26 @@ fn bytes_ahead_hide_the_gap_between_stages() {
 }
 
 #[test]
-fn worlds_in_which_nothing_waits_in_order_refuse_it() {
-    let read = |world: &str, send_ahead: &str| {
+fn network_models_in_which_nothing_waits_in_order_refuse_it() {
+    let read = |network_model: &str, send_ahead: &str| {
         let text = format!(
-            r#"{{"schema_version": 1, "world": "{world}",
+            r#"{{"schema_version": 1, "network_model": "{network_model}",
                 "fabric": {{"topology": "torus", "shape": [4, 4]}},
                 "collective": [{{"kind": "all_reduce", "size": "1 MB"}}],
                 "schedule": {{"send_ahead": "{send_ahead}"}}}}"#
         );
         CollectiveScenario::from_json(&text)
     };
-    for world in ["flows", "packets"] {
-        let report = read(world, "64 KiB").expect_err("refused").report();
+    for network_model in ["flows", "packets"] {
+        let report = read(network_model, "64 KiB").expect_err("refused").report();
         assert_eq!(report.field, "schedule.send_ahead");
         assert_eq!(report.value, "64 KiB");
-        assert!(report.why.contains(world), "{}", report.why);
+        assert!(report.why.contains(network_model), "{}", report.why);
         assert!(report.hint.contains("`dims` or `links`"), "{}", report.hint);
-        assert!(read(world, "0 B").is_ok());
+        assert!(read(network_model, "0 B").is_ok());
     }
-    for world in ["dims", "links"] {
-        assert!(read(world, "64 KiB").is_ok());
+    for network_model in ["dims", "links"] {
+        assert!(read(network_model, "64 KiB").is_ok());
     }
 }
 
@@ -184,19 +184,19 @@ fn a_planned_order_of_links_is_fixed_with_what_is_sent_ahead() {
     assert_eq!(run_plan(&with, Some(&file)).time_us, run(&with).time_us);
     // In `dims` the plan does not depend on it.
     let dims = |one: &CollectiveScenario| {
-        let dims = CollectiveScenario { world: WorldKind::Dims, ..one.clone() };
+        let dims = CollectiveScenario { network_model: NetworkModelKind::Dims, ..one.clone() };
         plan_key(&dims).expect("a good scenario")
     };
     assert_eq!(dims(&with), dims(&without));
 }
 
 /// Four workers on one ring, twelve tensors.
-fn step(world: &str, tensor: &Value, send_ahead: &str) -> TrainingScenario {
-    let scenario = step_keys(world, tensor, send_ahead);
+fn step(network_model: &str, tensor: &Value, send_ahead: &str) -> TrainingScenario {
+    let scenario = step_keys(network_model, tensor, send_ahead);
     TrainingScenario::from_json(&scenario.to_string()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn step_keys(world: &str, tensor: &Value, send_ahead: &str) -> Value {
+fn step_keys(network_model: &str, tensor: &Value, send_ahead: &str) -> Value {
     let layer = |i: u32| json!({"name": format!("l{i}"), "dense": {"inputs": 1000, "outputs": 500 + 10 * i}});
     json!({
         "schema_version": 1,
@@ -211,7 +211,7 @@ fn step_keys(world: &str, tensor: &Value, send_ahead: &str) -> Value {
             "iterations": 4,
         },
         "schedule": {"chunks": 1, "tensor": tensor, "send_ahead": send_ahead},
-        "world": world,
+        "network_model": network_model,
     })
 }
 
@@ -225,12 +225,12 @@ fn step_us(scenario: &TrainingScenario) -> f64 {
 fn with_all_ahead_a_priority_is_as_good_as_none() {
     let whole = json!({"policy": "bytescheduler", "partition": "1 TB", "credit": "1 TB"});
     let fifo = json!({"policy": "fifo", "barrier": false});
-    for world in ["dims", "links"] {
+    for network_model in ["dims", "links"] {
         let [urgent, all, first_come] = [(&whole, "0 B"), (&whole, "1 PB"), (&fifo, "0 B")]
-            .map(|(tensor, ahead)| step_us(&step(world, tensor, ahead)));
-        assert!(urgent < 0.99 * first_come, "{world}: {urgent} {first_come}");
-        assert_eq!(all, step_us(&step(world, &fifo, "1 PB")), "{world}");
-        assert!(all > urgent, "{world}: {all} {urgent}");
+            .map(|(tensor, ahead)| step_us(&step(network_model, tensor, ahead)));
+        assert!(urgent < 0.99 * first_come, "{network_model}: {urgent} {first_come}");
+        assert_eq!(all, step_us(&step(network_model, &fifo, "1 PB")), "{network_model}");
+        assert!(all > urgent, "{network_model}: {all} {urgent}");
     }
 }
 
@@ -277,23 +277,23 @@ proptest! {
         prop_assert_eq!(times(with.timeline), times(without.timeline));
     }
 
-    /// Whatever the queue and the world, all ends, all bytes are sent, and no dimension serves two at once.
+    /// Whatever the queue and the network model, all ends, all bytes are sent, and no dimension serves two at once.
     #[test]
     fn it_ends_and_bytes_are_conserved(
         fabric in any_fabric(3, 5),
         operation in any_operation(),
         order in any_order(),
-        world in prop::sample::select(vec![WorldKind::Dims, WorldKind::Links]),
+        network_model in prop::sample::select(vec![NetworkModelKind::Dims, NetworkModelKind::Links]),
         (size, chunks, bytes) in (1_000u64..10_000_000, 1u32..=12, any_bytes()),
     ) {
         let mut scenario = scenario(fabric, operation, size);
         (scenario.schedule.order, scenario.schedule.chunks) = (order, chunks);
-        scenario.world = world;
+        scenario.network_model = network_model;
         let (with, without) = (recorded(&ahead(&scenario, bytes)), recorded(&scenario));
         prop_assert_eq!(with.bytes_per_npu, without.bytes_per_npu);
         prop_assert_eq!(with.messages, without.messages);
         prop_assert!(with.time_us * (1.0 + 1e-9) >= with.bound_time_us);
-        if world == WorldKind::Dims {
+        if network_model == NetworkModelKind::Dims {
             let spans = times(with.timeline);
             for (at, one) in spans.iter().enumerate() {
                 let next = spans[at + 1..].iter().find(|next| next.0 == one.0);
@@ -310,9 +310,9 @@ proptest! {
         sizes in prop::collection::vec(1u64..5_000_000, 1..8),
         (urgent, start) in (1u64..5_000_000, 1u64..200_000),
         mut aheads in prop::collection::vec(any_bytes(), 2..6),
-        world in prop::sample::select(vec![WorldKind::Dims, WorldKind::Links]),
+        network_model in prop::sample::select(vec![NetworkModelKind::Dims, NetworkModelKind::Links]),
     ) {
-        let mut scenario = one_link(world);
+        let mut scenario = one_link(network_model);
         let others = sizes.iter().map(|size| collective(Operation::ReduceScatter, *size));
         scenario.job = others.collect();
         let mut last = collective(Operation::ReduceScatter, urgent);

@@ -1,4 +1,4 @@
-//! A world that loses a message: the run ends, and says who waits for what.
+//! A network model that loses a message: the run ends, and says who waits for what.
 
 use std::ops::ControlFlow;
 
@@ -6,21 +6,21 @@ use crate::common::*;
 use allrail_collective::{CollectivePlan, Operation};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
+use allrail_network::{Dims, Event, Links, NetworkModel, Submission, TransferId};
 use allrail_schedule::Order;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
-use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::scenario::NetworkModelKind;
 use allrail_simulate::{CollectiveScenario, SimulateError, plan};
-use allrail_world::{Dims, Event, Links, Submission, TransferId, World};
 
-/// Drops one delivery, counted from 0, and is otherwise the world within.
+/// Drops one delivery, counted from 0, and is otherwise the network model within.
 struct Lossy {
-    inner: Box<dyn World>,
+    inner: Box<dyn NetworkModel>,
     lost: u32,
     seen: u32,
 }
 
-impl World for Lossy {
+impl NetworkModel for Lossy {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         self.inner.submit(now, submission)
     }
@@ -66,19 +66,20 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         until: Time::MAX,
     };
     let lowering = if links {
-        Lowering::messages(fabric, plans, &works, WorldKind::Links, job.order)
+        Lowering::messages(fabric, plans, &works, NetworkModelKind::Links, job.order)
             .expect("a small fabric")
     } else {
         Lowering::stages(plans, &works, job.order)
     };
-    let inner: Box<dyn World> = if links {
+    let inner: Box<dyn NetworkModel> = if links {
         Box::new(Links::new(fabric))
     } else {
         Box::new(Dims::new(fabric.dimensions.len()))
     };
-    let mut world = Lossy { inner, lost, seen: 0 };
-    let error = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
-        .expect_err("a message was lost");
+    let mut network_model = Lossy { inner, lost, seen: 0 };
+    let error =
+        driver::run(&job, &lowering, &mut network_model, &mut |_, _| ControlFlow::Continue(()))
+            .expect_err("a message was lost");
     assert!(matches!(error, SimulateError::Stalled { .. }), "{error}");
     error.to_string()
 }
@@ -163,11 +164,12 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
         timeline: false,
         until: Time::MAX,
     };
-    let mut world = Lossy { inner: Box::new(Dims::new(1)), lost: 1, seen: 0 };
+    let mut network_model = Lossy { inner: Box::new(Dims::new(1)), lost: 1, seen: 0 };
     let lowering = Lowering::stages(&plans, &works, job.order);
-    let text = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
-        .expect_err("a stage was lost")
-        .to_string();
+    let text =
+        driver::run(&job, &lowering, &mut network_model, &mut |_, _| ControlFlow::Continue(()))
+            .expect_err("a stage was lost")
+            .to_string();
     assert!(text.contains("chunk 1 of collective 0, reduce_scatter on dim1, step 0"), "{text}");
     for chunk in 0..2 {
         let line = format!("chunk {chunk} of collective 1, all_gather on dim1, waits for its turn");

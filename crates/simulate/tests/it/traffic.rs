@@ -1,18 +1,18 @@
-//! Traffic on small networks: one body on both worlds, the laws that every result keeps, and that
+//! Traffic on small networks: one body on both network models, the laws that every result keeps, and that
 //! what is skipped or sampled is what was left out.
 
 use std::ops::ControlFlow;
 
 use allrail_core::{Bytes, EventQueue, Time};
+use allrail_network::{Event, NetworkModel, Submission, TransferId};
 use allrail_simulate::SimulateError;
 use allrail_simulate::TrafficScenario;
 use allrail_simulate::traffic::driver::carry_out;
 use allrail_simulate::traffic::lists::Lists;
 use allrail_simulate::traffic::{TrafficResult, simulate};
-use allrail_world::{Event, Submission, TransferId, World};
 use serde_json::{Value, json};
 
-const WORLDS: [&str; 2] = ["flows", "packets"];
+const NETWORK_MODELS: [&str; 2] = ["flows", "packets"];
 
 fn torus() -> Value {
     json!({ "topology": "torus", "shape": [4, 4], "planes": 2 })
@@ -22,15 +22,20 @@ fn mesh() -> Value {
     json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [2, 2] })
 }
 
-fn run(fabric: &Value, world: &str, traffic: &Value) -> Result<TrafficResult, SimulateError> {
-    let scenario = json!({ "schema_version": 1, "fabric": fabric, "world": world, "seed": 7,
+fn run(
+    fabric: &Value,
+    network_model: &str,
+    traffic: &Value,
+) -> Result<TrafficResult, SimulateError> {
+    let scenario = json!({ "schema_version": 1, "fabric": fabric, "network_model": network_model, "seed": 7,
                            "traffic": traffic });
     let scenario = TrafficScenario::from_json(&scenario.to_string())?;
     simulate(&scenario, &mut |_, _| ControlFlow::Continue(()))
 }
 
-fn ran(fabric: &Value, world: &str, traffic: &Value) -> TrafficResult {
-    run(fabric, world, traffic).unwrap_or_else(|error| panic!("{world} {traffic}: {error}"))
+fn ran(fabric: &Value, network_model: &str, traffic: &Value) -> TrafficResult {
+    run(fabric, network_model, traffic)
+        .unwrap_or_else(|error| panic!("{network_model} {traffic}: {error}"))
 }
 
 fn patterns() -> Vec<Value> {
@@ -53,14 +58,14 @@ fn patterns() -> Vec<Value> {
 #[test]
 fn no_pattern_beats_its_bound_and_runs_repeat() {
     for fabric in [torus(), mesh()] {
-        for world in WORLDS {
+        for network_model in NETWORK_MODELS {
             for traffic in patterns() {
-                let result = ran(&fabric, world, &traffic);
-                let told = format!("{world} {traffic}: {} us", result.time_us);
+                let result = ran(&fabric, network_model, &traffic);
+                let told = format!("{network_model} {traffic}: {} us", result.time_us);
                 assert!(result.time_us >= result.lower_bound_time_us * (1.0 - 1e-9), "{told}");
                 assert!(result.share_of_injection > 0.0, "{told}");
                 assert!(result.share_of_injection <= 1.0 + 1e-9, "{told}");
-                let again = ran(&fabric, world, &traffic);
+                let again = ran(&fabric, network_model, &traffic);
                 let text = |mut result: TrafficResult| {
                     result.host = Default::default();
                     serde_json::to_string(&result).expect("plain data")
@@ -72,9 +77,10 @@ fn no_pattern_beats_its_bound_and_runs_repeat() {
 }
 
 #[test]
-fn worlds_carry_the_same_messages() {
+fn network_models_carry_the_same_messages() {
     for traffic in patterns().iter().filter(|traffic| traffic["pattern"] != "uniform") {
-        let [flows, packets] = WORLDS.map(|world| ran(&mesh(), world, traffic));
+        let [flows, packets] =
+            NETWORK_MODELS.map(|network_model| ran(&mesh(), network_model, traffic));
         assert_eq!(flows.messages, packets.messages, "{traffic}");
         assert!((flows.bytes_per_npu - packets.bytes_per_npu).abs() < 1e-6, "{traffic}");
         assert!(flows.packets.is_none() && packets.packets.is_some());
@@ -98,18 +104,18 @@ fn a_share_is_bytes_over_what_the_cables_carry() {
 
 #[test]
 fn sampled_phases_are_scaled_and_said() {
-    for world in WORLDS {
+    for network_model in NETWORK_MODELS {
         let of = |phases: Value| {
             let traffic = json!({ "pattern": "all_to_all", "size": "256 KiB", "phases": phases,
                                   "phase_barrier": true });
-            ran(&mesh(), world, &traffic)
+            ran(&mesh(), network_model, &traffic)
         };
         let (all, some) = (of(Value::Null), of(json!(12)));
         assert_eq!((all.phases, all.phases_simulated), (Some(15), Some(15)));
         assert_eq!((some.phases, some.phases_simulated), (Some(15), Some(12)));
         assert!(some.notes.iter().any(|note| note.contains("12 of 15 phases")));
         assert_eq!(all.bytes_per_npu, some.bytes_per_npu);
-        assert!((some.time_us / all.time_us - 1.0).abs() < 0.25, "{world}");
+        assert!((some.time_us / all.time_us - 1.0).abs() < 0.25, "{network_model}");
     }
 }
 
@@ -142,7 +148,7 @@ fn a_window_of_one_is_never_faster() {
 
 #[test]
 fn an_observer_can_stop_it() {
-    let scenario = json!({ "schema_version": 1, "fabric": torus(), "world": "packets",
+    let scenario = json!({ "schema_version": 1, "fabric": torus(), "network_model": "packets",
                            "traffic": { "pattern": "permutation", "size": "64 MiB" } });
     let scenario = TrafficScenario::from_json(&scenario.to_string()).expect("a scenario");
     let outcome = simulate(&scenario, &mut |_, _| ControlFlow::Break(()));
@@ -194,8 +200,8 @@ fn what_does_not_fit_is_refused_by_its_field() {
             "traffic.shape",
         ),
     ];
-    for (fabric, world, traffic, field) in cases {
-        let error = run(&fabric, world, &traffic).expect_err("it is refused");
+    for (fabric, network_model, traffic, field) in cases {
+        let error = run(&fabric, network_model, &traffic).expect_err("it is refused");
         let report = error.report();
         assert_eq!(report.field, field, "{traffic}");
         assert!(!report.hint.is_empty(), "{traffic}");
@@ -210,7 +216,7 @@ struct Lossy {
     taken: u64,
 }
 
-impl World for Lossy {
+impl NetworkModel for Lossy {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         self.taken += 1;
         if !self.taken.is_multiple_of(self.loses) {
@@ -234,12 +240,12 @@ impl World for Lossy {
 }
 
 #[test]
-fn a_world_that_loses_a_message_is_a_stall_and_not_a_result() {
+fn a_network_model_that_loses_a_message_is_a_stall_and_not_a_result() {
     let shift = |npu: u32, k: u32| Some((npu + k + 1) % 8);
     let run = |loses: u64| {
-        let mut world = Lossy { loses, ..Lossy::default() };
+        let mut network_model = Lossy { loses, ..Lossy::default() };
         let mut lists = Lists::new(8, 3, Bytes::new(64), None, &shift);
-        carry_out(&mut world, &mut lists, &mut |_, _| ControlFlow::Continue(()))
+        carry_out(&mut network_model, &mut lists, &mut |_, _| ControlFlow::Continue(()))
     };
     let Err(SimulateError::Stalled { waits, .. }) = run(20) else { panic!("one message is lost") };
     assert!(waits.contains("1 of 24 messages") || waits.contains("5 of 24 messages"), "{waits}");

@@ -8,15 +8,20 @@ use allrail_simulate::TrafficScenario;
 use allrail_simulate::traffic::{TrafficResult, simulate};
 use serde_json::{Value, json};
 
-fn run(fabric: &Value, world: &str, traffic: &Value) -> Result<TrafficResult, SimulateError> {
-    let scenario = json!({ "schema_version": 1, "fabric": fabric, "world": world,
+fn run(
+    fabric: &Value,
+    network_model: &str,
+    traffic: &Value,
+) -> Result<TrafficResult, SimulateError> {
+    let scenario = json!({ "schema_version": 1, "fabric": fabric, "network_model": network_model,
                            "traffic": traffic });
     let scenario = TrafficScenario::from_json(&scenario.to_string())?;
     simulate(&scenario, &mut |_, _| ControlFlow::Continue(()))
 }
 
-fn ran(fabric: &Value, world: &str, traffic: &Value) -> TrafficResult {
-    run(fabric, world, traffic).unwrap_or_else(|error| panic!("{world} {traffic}: {error}"))
+fn ran(fabric: &Value, network_model: &str, traffic: &Value) -> TrafficResult {
+    run(fabric, network_model, traffic)
+        .unwrap_or_else(|error| panic!("{network_model} {traffic}: {error}"))
 }
 
 /// Cables of 50 GB/s and 20 ns.
@@ -101,10 +106,10 @@ fn cases() -> Vec<(Value, Value)> {
 fn none_beats_its_bound_and_all_carry_all_bytes() {
     let mut run_at_all = 0;
     for (fabric, traffic) in cases() {
-        for world in ["flows", "packets"] {
-            let Ok(result) = run(&fabric, world, &traffic) else { continue };
+        for network_model in ["flows", "packets"] {
+            let Ok(result) = run(&fabric, network_model, &traffic) else { continue };
             run_at_all += 1;
-            let told = format!("{world} {fabric} {traffic}: {} us", result.time_us);
+            let told = format!("{network_model} {fabric} {traffic}: {} us", result.time_us);
             assert!(result.time_us >= result.lower_bound_time_us * (1.0 - 1e-9), "{told}");
             let share = result.share_of_optimum.expect("a collective");
             assert!(share > 0.0 && share <= 1.0 + 1e-9, "{told}: {share}");
@@ -134,18 +139,18 @@ fn any_root_takes_as_long_on_a_torus() {
 
 #[test]
 fn segments_that_are_skipped_do_not_change_the_answer_by_more_than_a_percent() {
-    for (world, off) in [("flows", 1e-6), ("packets", 0.01)] {
+    for (network_model, off) in [("flows", 1e-6), ("packets", 0.01)] {
         for algorithm in ["rings", "torus"] {
             let of = |skip: bool| {
                 let traffic = json!({ "pattern": "broadcast", "algorithm": algorithm, "skip": skip,
                                       "size": "8 MiB", "segments": 90 });
-                ran(&torus(4, 4), world, &traffic)
+                ran(&torus(4, 4), network_model, &traffic)
             };
             let (skipped, full) = (of(true), of(false));
             assert_eq!(full.segments_simulated, Some(90));
             assert!(skipped.segments_simulated < Some(40), "{algorithm}");
             let ratio = skipped.time_us / full.time_us;
-            assert!((ratio - 1.0).abs() < off, "{world} {algorithm}: {ratio}");
+            assert!((ratio - 1.0).abs() < off, "{network_model} {algorithm}: {ratio}");
             assert_eq!(skipped.bytes_per_npu, full.bytes_per_npu);
         }
     }

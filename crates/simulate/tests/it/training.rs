@@ -21,7 +21,7 @@ fn scenario(fabric: &Value, schedule: &Value) -> TrainingScenario {
         "fabric": fabric,
         "workload": {"model": {"steps": {}}},
         "schedule": schedule,
-        "world": "dims",
+        "network_model": "dims",
     });
     TrainingScenario::from_json(&scenario.to_string()).expect("a scenario")
 }
@@ -243,15 +243,19 @@ fn a_collective_at_the_end_is_exposed() {
     };
     builder.node("sum", node(work), &[id]);
     let graph = builder.finish().expect("a good graph");
-    for world in ["dims", "links"] {
+    for network_model in ["dims", "links"] {
         let mut scenario = scenario(&one_switch(), &json!({"chunks": 1}));
-        scenario.world = serde_json::from_value(json!(world)).expect("a world");
+        scenario.network_model =
+            serde_json::from_value(json!(network_model)).expect("a network model");
         for iterations in [1, 3] {
             let result = run_it(&graph, &scenario, iterations);
-            assert_eq!(result.compute_us, 100.0, "{world}, {iterations}");
-            assert_eq!(result.waiting_us, 0.0, "{world}, {iterations}");
+            assert_eq!(result.compute_us, 100.0, "{network_model}, {iterations}");
+            assert_eq!(result.waiting_us, 0.0, "{network_model}, {iterations}");
             let rest = result.step_time_us - 100.0;
-            assert!((result.exposed_us["data"] - rest).abs() < 1e-6, "{world}, {iterations}");
+            assert!(
+                (result.exposed_us["data"] - rest).abs() < 1e-6,
+                "{network_model}, {iterations}"
+            );
         }
     }
 }

@@ -7,8 +7,8 @@ use allrail_simulate::training::{TrainingResult, simulate};
 use serde_json::{Value, json};
 
 /// Stages and replicas behind one switch.
-fn fabric(world: &str) -> Value {
-    match world {
+fn fabric(network_model: &str) -> Value {
+    match network_model {
         "flows" => json!({"topology": "fat_tree", "npus": 16, "levels": 2, "switch_radix": 32,
                           "planes": 1, "link": {"bandwidth": "100 Gb/s", "latency": "500 ns"}}),
         _ => json!({"name": "switch", "dimensions": [{"kind": "switch", "size": 16, "links": 1,
@@ -16,8 +16,8 @@ fn fabric(world: &str) -> Value {
     }
 }
 
-fn run(world: &str, parallelism: &Value, communicators: &str) -> TrainingResult {
-    let tree = json!({"schema_version": 1, "fabric": fabric(world), "world": world,
+fn run(network_model: &str, parallelism: &Value, communicators: &str) -> TrainingResult {
+    let tree = json!({"schema_version": 1, "fabric": fabric(network_model), "network_model": network_model,
         "workload": {"model": {"transformer": {"layers": 16, "hidden": 1024, "heads": 16,
                          "vocabulary": 8192, "sequence_length": 256, "tied": true}},
             "batch_per_replica": 8, "parallelism": parallelism, "iterations": 2,
@@ -35,17 +35,17 @@ fn figures(result: &TrainingResult) -> Value {
 }
 
 #[test]
-fn a_message_waits_for_no_gradient_in_any_world() {
+fn a_message_waits_for_no_gradient_in_any_network_model() {
     let layout = json!({"pp": 4, "dp": 4, "microbatches": 8});
-    let step = |world, how| run(world, &layout, how).step_time_us;
+    let step = |network_model, how| run(network_model, &layout, how).step_time_us;
     let in_dims = step("dims", "share");
     // A switch of `links` stores what it passes on; in `flows` links into an NPU are shared, too.
-    for (world, apart) in [("dims", 0.0), ("links", 0.02), ("flows", 0.06)] {
-        let (share, queue) = (step(world, "share"), step(world, "queue"));
-        assert!(share < 0.7 * queue, "{world}: {share} us, in one queue {queue} us");
+    for (network_model, apart) in [("dims", 0.0), ("links", 0.02), ("flows", 0.06)] {
+        let (share, queue) = (step(network_model, "share"), step(network_model, "queue"));
+        assert!(share < 0.7 * queue, "{network_model}: {share} us, in one queue {queue} us");
         assert!(
             (share / in_dims - 1.0).abs() <= apart,
-            "{world}: {share} us, in dims {in_dims} us"
+            "{network_model}: {share} us, in dims {in_dims} us"
         );
     }
 }
@@ -53,20 +53,21 @@ fn a_message_waits_for_no_gradient_in_any_world() {
 #[test]
 fn what_is_sent_does_not_depend_on_whose_turn_it_is() {
     let layout = json!({"pp": 4, "dp": 4, "microbatches": 8});
-    for world in ["dims", "links"] {
+    for network_model in ["dims", "links"] {
         let sent = |how| -> Vec<u64> {
-            run(world, &layout, how).dimensions.iter().map(|d| d.bytes_per_npu).collect()
+            run(network_model, &layout, how).dimensions.iter().map(|d| d.bytes_per_npu).collect()
         };
-        assert_eq!(sent("share"), sent("queue"), "{world}");
+        assert_eq!(sent("share"), sent("queue"), "{network_model}");
     }
 }
 
 #[test]
 fn a_job_with_one_communicator_is_as_it_was() {
-    for world in ["dims", "links", "flows"] {
+    for network_model in ["dims", "links", "flows"] {
         for layout in [json!({}), json!({"zero": 3})] {
-            let (share, queue) = (run(world, &layout, "share"), run(world, &layout, "queue"));
-            assert_eq!(figures(&share), figures(&queue), "{world}, {layout}");
+            let (share, queue) =
+                (run(network_model, &layout, "share"), run(network_model, &layout, "queue"));
+            assert_eq!(figures(&share), figures(&queue), "{network_model}, {layout}");
         }
     }
 }

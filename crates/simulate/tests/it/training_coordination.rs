@@ -28,7 +28,7 @@ fn scenario(gradients: &[u64], schedule: &Value, latency: &str) -> TrainingScena
         "workload": {"iterations": 3, "model": {"steps": {
             "ranks": [{"rank": 8}], "groups": {"data": ["rank"]}, "steps": {"all": steps}}}},
         "schedule": schedule,
-        "world": "dims",
+        "network_model": "dims",
     });
     TrainingScenario::from_json(&tree.to_string()).expect("a scenario")
 }
@@ -256,7 +256,7 @@ fn nodes(steps: &Value, coordination: &Value, tensor: &str, lag: u32) -> Trainin
             "ranks": [{"rank": 8}], "groups": {"data": ["rank"], "model": ["rank"]},
             "steps": {"all": steps}}}},
         "schedule": {"chunks": 1, "tensor": {"policy": tensor}, "coordination": settings},
-        "world": "dims",
+        "network_model": "dims",
     });
     run(&TrainingScenario::from_json(&tree.to_string()).expect("a scenario"))
 }

@@ -21,11 +21,11 @@ fn switches(sizes: &[u32]) -> Value {
 fn try_run(
     workload: &Value,
     sizes: &[u32],
-    world: &str,
+    network_model: &str,
     what_if: Option<&str>,
 ) -> Result<TrainingResult, SimulateError> {
     let mut tree = json!({"schema_version": 1, "fabric": switches(sizes), "workload": workload,
-        "world": world, "schedule": {"chunks": 4}});
+        "network_model": network_model, "schedule": {"chunks": 4}});
     if let Some(name) = what_if {
         tree["what_if"] = json!(name);
     }
@@ -33,8 +33,9 @@ fn try_run(
     simulate(&scenario, false, &mut |_, _| ControlFlow::Continue(()))
 }
 
-fn run(workload: &Value, sizes: &[u32], world: &str) -> TrainingResult {
-    try_run(workload, sizes, world, None).unwrap_or_else(|error| panic!("{workload}: {error}"))
+fn run(workload: &Value, sizes: &[u32], network_model: &str) -> TrainingResult {
+    try_run(workload, sizes, network_model, None)
+        .unwrap_or_else(|error| panic!("{workload}: {error}"))
 }
 
 fn transformer(parallelism: Value) -> Value {

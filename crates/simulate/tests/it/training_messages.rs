@@ -1,4 +1,4 @@
-//! The communicator of worlds of messages: what it carries takes as long as the same on its own, all bytes
+//! The communicator of network models of messages: what it carries takes as long as the same on its own, all bytes
 //! arrive, nothing is faster than its bound, and steady flows take as long as message by message.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_fabric::Kind;
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies;
+use allrail_network::flows::Splitting;
+use allrail_network::{Flows, Links, OnePlane, Packets};
 use allrail_schedule::{Algorithms as Named, Request};
 use allrail_simulate::TrafficScenario;
 use allrail_simulate::scenario::{Algorithms, AllToAll, Placement};
@@ -19,8 +21,6 @@ use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
 use allrail_simulate::training::communicator::{Ask, Communicator, Event, Submission};
 use allrail_simulate::training::players::Players;
 use allrail_workload::{Actor, Builder, Group, Node, Part, Pass, Purpose, StepGraph, Work};
-use allrail_world::flows::Splitting;
-use allrail_world::{Flows, Links, OnePlane, Packets};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn job(sizes: &[u32], spanned: &[u32]) -> StepGraph {
     builder.finish().expect("a graph")
 }
 
-/// All of it from the same time on; when each was over, by tag, and what the world was given.
+/// All of it from the same time on; when each was over, by tag, and what the network model was given.
 fn carry(communicator: &mut RankCommunicator<'_>, asks: &[Ask]) -> Vec<Time> {
     let mut ends = vec![None; asks.len()];
     for (tag, ask) in (0u64..).zip(asks) {
@@ -106,11 +106,11 @@ impl OnGraph {
     }
 
     fn flows(&self) -> Box<OnePlane<Flows>> {
-        let world = Flows::new(&self.network.graph, Splitting::Ecmp);
-        Box::new(OnePlane { world, planes: self.network.planes })
+        let network_model = Flows::new(&self.network.graph, Splitting::Ecmp);
+        Box::new(OnePlane { network_model, planes: self.network.planes })
     }
 
-    /// When each was over; messages and bytes given to the world.
+    /// When each was over; messages and bytes given to the network model.
     fn run(&self, asks: &[Ask], steady: bool) -> (Vec<Time>, (u64, u64)) {
         let players = Players::ranks(&self.graph, &self.sizes).expect("players");
         let ranks = self.sizes.iter().product();
@@ -139,8 +139,7 @@ fn ask(operation: Operation, bytes: u64, process_group: u32) -> Ask {
 fn alone(fabric: &Value, traffic: Value) -> f64 {
     let mut traffic = traffic;
     traffic["paths"] = json!("ecmp");
-    let text =
-        json!({ "schema_version": 1, "fabric": fabric, "traffic": traffic, "world": "flows" });
+    let text = json!({ "schema_version": 1, "fabric": fabric, "traffic": traffic, "network_model": "flows" });
     let scenario = TrafficScenario::from_json(&text.to_string()).expect("a scenario");
     let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
     traffic::simulate(&scenario, go_on).expect("it runs").time_us
@@ -239,9 +238,9 @@ fn switches_that_do_not_sum_are_refused() {
             sizes: &run.sizes,
             reducing: run.network.topology.reduces().map(|_| &*run.network.graph),
         };
-        let world = run.flows();
+        let network_model = run.flows();
         let mut communicator =
-            RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
+            RankCommunicator::new(&run.graph, &players, wiring, network_model, Time::ZERO);
         let error = communicator.prepare(ask(Operation::AllReduce, 1, 0)).expect_err("refused");
         error.report().why
     };
@@ -330,10 +329,10 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
             let graph = job(&sizes, &spanned);
             let players = Players::ranks(&graph, &sizes).expect("players");
             let request = scenario.request(&scenario.job[0]);
-            let world = Box::new(Links::new(&fabric));
+            let network_model = Box::new(Links::new(&fabric));
             let wiring = dimensions(&request);
             let mut communicator =
-                RankCommunicator::new(&graph, &players, wiring, world, Time::ZERO);
+                RankCommunicator::new(&graph, &players, wiring, network_model, Time::ZERO);
             let ends = carry(&mut communicator, &[ask(operation, 3 << 20, 0)]);
             assert!(
                 (ends[0].as_us() - whole).abs() < 1e-6,
@@ -399,8 +398,9 @@ fn what_cannot_run_is_refused_with_its_group() {
         sizes: &run.sizes,
         reducing: None,
     };
-    let world = run.flows();
-    let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
+    let network_model = run.flows();
+    let mut communicator =
+        RankCommunicator::new(&run.graph, &players, wiring, network_model, Time::ZERO);
     // Four ranks in a row are a grid of 2 x 2.
     communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
     let algorithms = Algorithms { all_reduce: "star".into(), ..Algorithms::default() };
@@ -410,8 +410,9 @@ fn what_cannot_run_is_refused_with_its_group() {
         sizes: &run.sizes,
         reducing: None,
     };
-    let world = run.flows();
-    let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
+    let network_model = run.flows();
+    let mut communicator =
+        RankCommunicator::new(&run.graph, &players, wiring, network_model, Time::ZERO);
     let refused =
         communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect_err("no such").report();
     assert!(refused.value.contains("`all`"), "{}", refused.value);
@@ -518,11 +519,11 @@ fn packets_carry_the_same_collective() {
     let run = OnGraph::new(torus(4, 4), &[4, 4], &[0, 1], "ring");
     let players = Players::ranks(&run.graph, &run.sizes).expect("players");
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
-    let world = {
+    let network_model = {
         let GraphNetwork { topology, graph, planes } = &run.network;
         let routing = topology.routing(graph).expect("a routing");
-        let world = Packets::new(graph.clone(), routing, &Default::default(), 0);
-        OnePlane { world: world.expect("a world"), planes: *planes }
+        let network_model = Packets::new(graph.clone(), routing, &Default::default(), 0);
+        OnePlane { network_model: network_model.expect("a network model"), planes: *planes }
     };
     let wiring = Wiring::Graph {
         places: &places,
@@ -531,7 +532,7 @@ fn packets_carry_the_same_collective() {
         reducing: None,
     };
     let mut communicator =
-        RankCommunicator::new(&run.graph, &players, wiring, Box::new(world), Time::ZERO);
+        RankCommunicator::new(&run.graph, &players, wiring, Box::new(network_model), Time::ZERO);
     let asks = [ask(Operation::AllReduce, 4 << 20, 0)];
     let packets = carry(&mut communicator, &asks)[0].as_us();
     let flows = run.run(&asks, false).0[0].as_us();

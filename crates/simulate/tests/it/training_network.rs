@@ -1,4 +1,4 @@
-//! What a training step says of its network in worlds of messages: how busy links are, when what is
+//! What a training step says of its network in network models of messages: how busy links are, when what is
 //! under way, and what there is to gain.
 
 #![allow(clippy::needless_pass_by_value)]
@@ -30,8 +30,8 @@ fn transformer(parallelism: Value) -> Value {
         "compute": {"peak": "10 TFLOP/s", "memory_bandwidth": "1 TB/s"}})
 }
 
-fn tree(fabric: Value, world: &str, workload: Value) -> Value {
-    json!({"schema_version": 1, "fabric": fabric, "workload": workload, "world": world,
+fn tree(fabric: Value, network_model: &str, workload: Value) -> Value {
+    json!({"schema_version": 1, "fabric": fabric, "workload": workload, "network_model": network_model,
            "schedule": {"chunks": 4}})
 }
 
@@ -82,8 +82,8 @@ fn links_of_a_dimension_are_as_busy_as_it_is() {
 #[test]
 fn all_bytes_cross_the_links_of_a_graph() {
     // A ring along a cycle of the torus: each message crosses one cable of each plane.
-    for world in ["flows", "packets"] {
-        let result = run(&tree(torus(), world, transformer(json!({}))));
+    for network_model in ["flows", "packets"] {
+        let result = run(&tree(torus(), network_model, transformer(json!({}))));
         let [class] = &result.links[..] else { panic!("one class: {:?}", result.links) };
         assert_eq!((class.name.as_str(), class.links), ("NPU to NPU", 64));
         let gigabits = class.used.mean * class.links as f64 * class.bandwidth_gbps * 4.0;
@@ -91,7 +91,7 @@ fn all_bytes_cross_the_links_of_a_graph() {
         let sent: u64 = result.dimensions.iter().map(|d| d.bytes_per_npu).sum();
         let ratio = crossed / (sent as f64 * 16.0);
         // Each plane's share of a message is rounded up.
-        assert!((ratio - 1.0).abs() < 1e-3, "{world}: {ratio}");
+        assert!((ratio - 1.0).abs() < 1e-3, "{network_model}: {ratio}");
     }
 }
 
@@ -116,10 +116,12 @@ fn covered<'a>(spans: impl Iterator<Item = &'a SpanResult>, from: f64) -> f64 {
 
 #[test]
 fn communication_is_in_the_timeline_while_it_is_exposed() {
-    for (fabric, world) in [(dimensions(), "links"), (torus(), "flows"), (torus(), "packets")] {
+    for (fabric, network_model) in
+        [(dimensions(), "links"), (torus(), "flows"), (torus(), "packets")]
+    {
         for layout in layouts() {
-            let case = format!("{layout} in {world}");
-            let result = run(&tree(fabric.clone(), world, transformer(layout.clone())));
+            let case = format!("{layout} in {network_model}");
+            let result = run(&tree(fabric.clone(), network_model, transformer(layout.clone())));
             let timeline = result.timeline.as_ref().expect("it was asked for");
             let carried = || timeline.iter().filter(|span| span.track != "compute");
             let all = result.steps_us.iter().sum::<f64>() * 1.0001 + 1.0;
@@ -130,7 +132,7 @@ fn communication_is_in_the_timeline_while_it_is_exposed() {
             let steps = result.steps_us.len() as f64 - 1.0;
             let exposed = result.exposed_communication_us * steps;
             let covered = covered(carried(), window);
-            assert!(exposed > 0.0 || world != "links", "{case}");
+            assert!(exposed > 0.0 || network_model != "links", "{case}");
             assert!(exposed <= covered + 1e-6, "{case}: {exposed} {covered}");
             // One that waits for all others to come has no time of its own before.
             let tracks: Vec<&str> = carried().map(|span| span.track.as_str()).collect();
@@ -156,18 +158,23 @@ fn a_message_is_on_its_senders_track() {
 
 #[test]
 fn with_infinite_bandwidth_only_latencies_are_exposed() {
-    for (fabric, world) in [(dimensions(), "links"), (torus(), "flows"), (torus(), "packets")] {
+    for (fabric, network_model) in
+        [(dimensions(), "links"), (torus(), "flows"), (torus(), "packets")]
+    {
         for layout in layouts() {
-            let tree = tree(fabric.clone(), world, transformer(layout.clone()));
+            let tree = tree(fabric.clone(), network_model, transformer(layout.clone()));
             let (real, infinite) = (run(&tree), under(&tree, json!("infinite_bandwidth")));
-            let infinite = infinite.expect("every world has it");
+            let infinite = infinite.expect("every network model has it");
             assert!((infinite.compute_us / real.compute_us - 1.0).abs() < 1e-9);
-            assert!(infinite.step_time_us <= real.step_time_us, "{layout} in {world}");
-            assert!(infinite.step_time_us < real.step_time_us || world != "links", "{layout}");
+            assert!(infinite.step_time_us <= real.step_time_us, "{layout} in {network_model}");
+            assert!(
+                infinite.step_time_us < real.step_time_us || network_model != "links",
+                "{layout}"
+            );
             assert!(infinite.links.is_empty(), "nothing keeps a link busy");
             // So it does not matter how fast links are.
             let mut faster = tree.clone();
-            if world == "links" {
+            if network_model == "links" {
                 for d in 0..2 {
                     faster["fabric"]["dimensions"][d]["bandwidth"] = json!("20 GB/s");
                 }
@@ -175,24 +182,25 @@ fn with_infinite_bandwidth_only_latencies_are_exposed() {
                 faster["fabric"]["planes"] = json!(8);
             }
             let faster = under(&faster, json!("infinite_bandwidth")).expect("it runs");
-            assert_eq!(faster.step_time_us, infinite.step_time_us, "{layout} in {world}");
+            assert_eq!(faster.step_time_us, infinite.step_time_us, "{layout} in {network_model}");
         }
     }
 }
 
 #[test]
 fn an_ideal_schedule_is_the_same_wherever_it_is_asked_for() {
-    for (fabric, worlds) in [(dimensions(), ["links"].as_slice()), (torus(), &["flows", "packets"])]
+    for (fabric, network_models) in
+        [(dimensions(), ["links"].as_slice()), (torus(), &["flows", "packets"])]
     {
         let workload = transformer(json!({}));
         let ideal = under(&tree(fabric.clone(), "dims", workload.clone()), json!("ideal"));
         let ideal = ideal.expect("`dims` has it");
-        for world in worlds {
-            let tree = tree(fabric.clone(), world, workload.clone());
+        for network_model in network_models {
+            let tree = tree(fabric.clone(), network_model, workload.clone());
             let same = under(&tree, json!("ideal")).expect("dimensions have it");
-            assert_eq!(same.step_time_us, ideal.step_time_us, "{world}");
-            assert!(same.step_time_us <= run(&tree).step_time_us, "{world}");
-            assert_eq!(&same.world, world);
+            assert_eq!(same.step_time_us, ideal.step_time_us, "{network_model}");
+            assert!(same.step_time_us <= run(&tree).step_time_us, "{network_model}");
+            assert_eq!(&same.network_model, network_model);
             assert!(same.notes.iter().any(|note| note.starts_with("ideal:")), "{:?}", same.notes);
         }
     }
@@ -200,8 +208,8 @@ fn an_ideal_schedule_is_the_same_wherever_it_is_asked_for() {
 
 #[test]
 fn a_cable_is_of_no_one_dimension() {
-    for world in ["flows", "packets"] {
-        let tree = tree(torus(), world, transformer(json!({})));
+    for network_model in ["flows", "packets"] {
+        let tree = tree(torus(), network_model, transformer(json!({})));
         let error = under(&tree, json!({"double": 0})).expect_err("refused").report();
         assert_eq!((error.field.as_str(), error.value.as_str()), ("what_if", "dim1_x2"));
     }
@@ -213,10 +221,12 @@ fn a_cable_is_of_no_one_dimension() {
 #[test]
 fn priorities_are_kept_where_ports_have_queues_and_else_it_is_said() {
     let said = |tree: &Value| run(tree).notes.iter().any(|note| note.contains("no priority"));
-    for (fabric, world) in [(dimensions(), "dims"), (dimensions(), "links"), (torus(), "flows")] {
-        let mut tree = tree(fabric, world, transformer(json!({})));
+    for (fabric, network_model) in
+        [(dimensions(), "dims"), (dimensions(), "links"), (torus(), "flows")]
+    {
+        let mut tree = tree(fabric, network_model, transformer(json!({})));
         tree["schedule"]["tensor"] = json!({"policy": "bytescheduler"});
-        assert!(!said(&tree), "{world}");
+        assert!(!said(&tree), "{network_model}");
     }
     let mut tree = tree(torus(), "flows", transformer(json!({})));
     tree["messages"] = json!({"algorithms": {"all_reduce": "ring"}});

@@ -7,7 +7,7 @@ use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_schedule::tensor::{self, Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
 use allrail_simulate::TrainingScenario;
-use allrail_simulate::scenario::{WhatIf, WorldKind};
+use allrail_simulate::scenario::{NetworkModelKind, WhatIf};
 use allrail_simulate::training::communicator::servers::lines::{Happened, Servers};
 use allrail_simulate::training::communicator::servers::machines::{Local, Machines, Transfer};
 use allrail_simulate::training::{BuiltJob, TrainingResult, run};
@@ -71,7 +71,7 @@ fn scenario(
         "fabric": {"name": "machines", "dimensions": dimensions},
         "workload": {"model": {"steps": {}}},
         "schedule": {"policy": "baseline", "chunks": 1, "tensor": tensor},
-        "world": "dims",
+        "network_model": "dims",
     });
     TrainingScenario::from_json(&scenario.to_string())
 }
@@ -497,7 +497,7 @@ fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
         let result = run(&job, scenario, false, &mut |_, _| ControlFlow::Continue(()));
         result.expect_err("it is refused").report().field
     };
-    let links = TrainingScenario { world: WorldKind::Links, ..base.clone() };
+    let links = TrainingScenario { network_model: NetworkModelKind::Links, ..base.clone() };
     assert_eq!(refused(&links), "schedule.tensor.exchange");
     let mut ideal = base;
     ideal.job.what_if = Some(WhatIf::Ideal);

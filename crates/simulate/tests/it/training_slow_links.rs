@@ -21,8 +21,8 @@ fn torus(bandwidth: &str) -> Value {
            "link": {"bandwidth": bandwidth, "latency": "20 ns"}})
 }
 
-fn job(fabric: &Value, world: &str, parallelism: &Value) -> Value {
-    json!({"schema_version": 1, "fabric": fabric, "world": world,
+fn job(fabric: &Value, network_model: &str, parallelism: &Value) -> Value {
+    json!({"schema_version": 1, "fabric": fabric, "network_model": network_model,
         "schedule": {"chunks": 4}, "workload": {
             "model": {"transformer": {"layers": 4, "hidden": 64, "heads": 8, "vocabulary": 256,
                                       "sequence_length": 32, "tied": true}},
@@ -52,15 +52,15 @@ fn slow(tree: &Value, share: f64, factor: f64) -> TrainingResult {
     run(&with(tree, "slow", json!({"share": share, "factor": factor})))
 }
 
-/// Every world, data-parallel alone and with each layer cut over the innermost dimension.
+/// Every network model, data-parallel alone and with each layer cut over the innermost dimension.
 fn jobs() -> Vec<Value> {
     let mut jobs = Vec::new();
     for parallelism in [json!({}), json!({"tp": 4, "map": {"tp": [0]}})] {
-        for world in ["dims", "links"] {
-            jobs.push(job(&dimensions("10 GB/s"), world, &parallelism));
+        for network_model in ["dims", "links"] {
+            jobs.push(job(&dimensions("10 GB/s"), network_model, &parallelism));
         }
-        for world in ["flows", "packets"] {
-            jobs.push(job(&torus("10 GB/s"), world, &parallelism));
+        for network_model in ["flows", "packets"] {
+            jobs.push(job(&torus("10 GB/s"), network_model, &parallelism));
         }
     }
     jobs
@@ -113,7 +113,7 @@ fn nobody_is_faster_for_slower_or_more_slow_links() {
         // What is slow of a smaller share is slow of a larger one. Queues first come, first served
         // may serve unlike links worse than links that are all slow.
         let shares = [0.02, 0.1, 0.5, 1.0].map(|share| slow(&job, share, 0.5).step_time_us);
-        assert!(never_faster(&shares) || job["world"] != "dims", "{job}: {shares:?}");
+        assert!(never_faster(&shares) || job["network_model"] != "dims", "{job}: {shares:?}");
         assert!(shares.iter().all(|time| never_faster(&[factors[0], *time])), "{job}");
     }
 }
@@ -130,9 +130,9 @@ fn the_seed_says_which() {
         };
         assert!((2..20).any(|seed| notes(seed) != notes(1)), "{job}");
     }
-    // The same ones in both worlds of dimensions.
-    let count = |world: &str| {
-        let job = job(&dimensions("10 GB/s"), world, &json!({}));
+    // The same ones in both network models of dimensions.
+    let count = |network_model: &str| {
+        let job = job(&dimensions("10 GB/s"), network_model, &json!({}));
         let notes = slow(&job, 0.1, 0.5).notes;
         let found = notes.iter().find_map(|note| note.strip_prefix("slow links, "));
         found.and_then(|note| note.split(';').next()).expect("it says how many").to_owned()
@@ -143,24 +143,24 @@ fn the_seed_says_which() {
 
 #[test]
 fn who_does_not_use_a_dimension_does_not_feel_its_links() {
-    for world in ["dims", "links"] {
+    for network_model in ["dims", "links"] {
         // Tensor-parallel on the first dimension, data-parallel on the others.
-        let job = job(&dimensions("10 GB/s"), world, &json!({"tp": 4, "map": {"tp": [0]}}));
+        let job = job(&dimensions("10 GB/s"), network_model, &json!({"tp": 4, "map": {"tp": [0]}}));
         let before = run(&job);
         let on = |dimension: u32| {
             let said = json!({"share": 1.0, "factor": 0.25, "dimensions": [dimension]});
             run(&with(&job, "slow", said))
         };
         let (inner, outer) = (on(0), on(1));
-        assert!(inner.exposed_us["tensor"] > 1.5 * before.exposed_us["tensor"], "{world}");
+        assert!(inner.exposed_us["tensor"] > 1.5 * before.exposed_us["tensor"], "{network_model}");
         let same = outer.exposed_us["tensor"] / before.exposed_us["tensor"];
-        assert!(same < 1.2, "{world}: {same}");
-        assert!(outer.exposed_us["data"] > 1.5 * before.exposed_us["data"], "{world}");
+        assert!(same < 1.2, "{network_model}: {same}");
+        assert!(outer.exposed_us["data"] > 1.5 * before.exposed_us["data"], "{network_model}");
         let busy = |result: &TrainingResult, d: usize| {
             result.dimensions[d].busy_fraction * result.step_time_us
         };
-        assert!((busy(&inner, 0) / busy(&before, 0) - 4.0).abs() < 1e-3, "{world}");
-        assert!((busy(&inner, 1) / busy(&before, 1) - 1.0).abs() < 1e-6, "{world}");
+        assert!((busy(&inner, 0) / busy(&before, 0) - 4.0).abs() < 1e-3, "{network_model}");
+        assert!((busy(&inner, 1) / busy(&before, 1) - 1.0).abs() < 1e-6, "{network_model}");
     }
 }
 
@@ -194,9 +194,10 @@ fn what_cannot_be_is_refused() {
         let report = attempt(&with(job, "slow", said)).expect_err("refused").report();
         report.field.trim_start_matches("workload.slow_links.").to_owned()
     };
-    let [dims, links, flows] = ["dims", "links", "flows"].map(|world| {
-        let fabric = if world == "flows" { torus("10 GB/s") } else { dimensions("10 GB/s") };
-        job(&fabric, world, &json!({}))
+    let [dims, links, flows] = ["dims", "links", "flows"].map(|network_model| {
+        let fabric =
+            if network_model == "flows" { torus("10 GB/s") } else { dimensions("10 GB/s") };
+        job(&fabric, network_model, &json!({}))
     });
     assert_eq!(refused(&dims, json!({"share": 1.5, "factor": 0.5})), "share");
     assert_eq!(refused(&dims, json!({"share": -0.1, "factor": 0.5})), "share");

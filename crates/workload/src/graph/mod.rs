@@ -1,7 +1,7 @@
 //! The step graph: one iteration of a training job as a DAG of compute and communication nodes.
 //!
 //! An **actor** is a class of ranks that are alike: they run the same nodes, each with its own
-//! peers. A data-parallel job has one actor, a pipeline one per stage, a trace one per rank. Worlds
+//! peers. A data-parallel job has one actor, a pipeline one per stage, a trace one per rank. Network models
 //! that model classes (`dims`) run every actor once; the others run its nodes on each of its ranks.
 //!
 //! A **group** is the set of ranks that a collective spans. It is given by *parts* of dimensions:

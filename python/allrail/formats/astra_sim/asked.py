@@ -7,15 +7,15 @@ from typing import Any
 from allrail.base.errors import InputError, did_you_mean
 from allrail.formats.astra_sim.case import AstraCase, read_case
 from allrail.scenario.fields import names
-from allrail.scenario.model import GRAPH_WORLDS
+from allrail.scenario.model import GRAPH_MODELS
 
 
-def read_asked(options: dict[str, Any], world: str | None, *, verb: str) -> AstraCase:
+def read_asked(options: dict[str, Any], network_model: str | None, *, verb: str) -> AstraCase:
     """Read a case from its files.
 
     Args:
         options: Those that were given.
-        world: Of `--world`.
+        network_model: Of `--network-model`.
         verb: Who asks, such as `allrail simulate --astra-sim`.
 
     Raises:
@@ -28,14 +28,14 @@ def read_asked(options: dict[str, Any], world: str | None, *, verb: str) -> Astr
                 hint="an ASTRA-sim case has `--network`, `--system` and `--workload`",
                 source=verb,
             )
-    if world is not None:
-        known = [name for name in names("worlds") if name not in GRAPH_WORLDS]
-        if world not in known:
+    if network_model is not None:
+        known = [name for name in names("network_models") if name not in GRAPH_MODELS]
+        if network_model not in known:
             raise InputError(
-                "it is not a world of dimensions",
-                hint=did_you_mean(world, known),
-                source="--world",
-                value=world,
+                "it is not a network model of dimensions",
+                hint=did_you_mean(network_model, known),
+                source="--network-model",
+                value=network_model,
             )
-        options["world"] = world
+        options["network_model"] = network_model
     return read_case(options.pop("network"), **options)

@@ -75,7 +75,7 @@ def read_case(
     num_passes: int = 1,
     comm_group: str | Path | None = None,
     remote_memory: str | Path | None = None,
-    world: str = "dims",
+    network_model: str = "dims",
 ) -> AstraCase:
     """Read one ASTRA-sim run.
 
@@ -88,7 +88,8 @@ def read_case(
         num_passes: How often the workload runs.
         comm_group: The process groups of a trace; without it, it names none.
         remote_memory: What a 2.x case says of remote memory, which is not modelled.
-        world: `dims` for the congestion-unaware backend, `links` for the congestion-aware one.
+        network_model: `dims` for the congestion-unaware backend, `links` for the congestion-
+            aware one.
 
     Raises:
         InputError: A file or an option is wrong.
@@ -111,8 +112,10 @@ def read_case(
     if traces.is_prefix(workload):
         prefix = Path(workload)
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
-        carried = traces.carried(net, sys, prefix, comm_group, world)
-        scenario = traces.scenario(net, sys, world=carried, aware=world == "links", notes=notes)
+        carried = traces.carried(net, sys, prefix, comm_group, network_model)
+        scenario = traces.scenario(
+            net, sys, network_model=carried, aware=network_model == "links", notes=notes
+        )
         scenario["workload"] = model
         return AstraCase(
             f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
@@ -124,7 +127,7 @@ def read_case(
             value=str(comm_group),
             hint="leave it out, or run a Chakra trace: the files' path without `.<rank>.et`",
         )
-    return _of_layers(net, sys, Path(workload), num_passes, world, notes, **scales)
+    return _of_layers(net, sys, Path(workload), num_passes, network_model, notes, **scales)
 
 
 def _of_layers(
@@ -132,7 +135,7 @@ def _of_layers(
     sys: AstraSystem,
     path: Path,
     num_passes: int,
-    world: str,
+    network_model: str,
     notes: Notes,
     *,
     comm_scale: float,
@@ -149,14 +152,14 @@ def _of_layers(
     name = f"{net.name}-{stem(path)}"
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
-        carried = _carried(sys, (work.kind,), world)
+        carried = _carried(sys, (work.kind,), network_model)
         scenario = _collective(
-            net, sys, work, comm_scale, num_passes, carried, world == "links", notes
+            net, sys, work, comm_scale, num_passes, carried, network_model == "links", notes
         )
         return AstraCase(name, scenario, notes.warning(), work.update_time)
     scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
-    carried = _carried(sys, training.kinds(file), world)
-    scenario = _training(net, sys, file, carried, world == "links", notes) | {
+    carried = _carried(sys, training.kinds(file), network_model)
+    scenario = _training(net, sys, file, carried, network_model == "links", notes) | {
         "workload": training.workload(file, name=stem(path), num_passes=num_passes, **scales)
     }
     training.check_sizes(file, sys, comm_scale=comm_scale, npus=net.npus)
@@ -170,7 +173,7 @@ def _collective(
     work: AstraCollective,
     comm_scale: float,
     num_passes: int,
-    world: str,
+    network_model: str,
     aware: bool,  # noqa: FBT001
     notes: Notes,
 ) -> dict[str, Any]:
@@ -179,12 +182,12 @@ def _collective(
     composition = _composition(sys, work.kind)
     implementations = implementations_of(net, sys, work.kind)
     used = {work.kind: implementations}
-    algorithms, dimensions = _dimensions(net, sys, used, composition, world, aware)
+    algorithms, dimensions = _dimensions(net, sys, used, composition, network_model, aware)
     size = _size(work, net, comm_scale)
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions}
-        | window_of(_on(net, used), npus=net.npus, world=world, notes=notes),
+        | window_of(_on(net, used), npus=net.npus, network_model=network_model, notes=notes),
         "collective": [
             {
                 "name": work.layer if num_passes == 1 else f"{work.layer}, pass {i + 1}",
@@ -195,14 +198,14 @@ def _collective(
             }
             for i in range(num_passes)
         ],
-        "schedule": _schedule(sys, _chunks(work, sys, comm_scale), world)
+        "schedule": _schedule(sys, _chunks(work, sys, comm_scale), network_model)
         | {
             "policy": "baseline" if sys.by_loads and not by_loads else sys.policy,
             "algorithms": algorithms[work.kind],
             "composition": composition,
             "loads": "zero" if by_loads else "fixed_delay",
         },
-        "world": world,
+        "network_model": network_model,
         "seed": 0,
     }
 
@@ -211,7 +214,7 @@ def _training(
     net: AstraNetwork,
     sys: AstraSystem,
     file: AstraWorkload,
-    world: str,
+    network_model: str,
     aware: bool,  # noqa: FBT001
     notes: Notes,
 ) -> dict[str, Any]:
@@ -224,12 +227,16 @@ def _training(
             kind: (*names[: cut + 1], *names[cut:]) for kind, names in implementations.items()
         }
     composition = _composition(sys, "all_reduce")
-    algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world, aware)
+    algorithms, dimensions = _dimensions(
+        cut_net, sys, implementations, composition, network_model, aware
+    )
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions}
-        | window_of(_on(cut_net, implementations), npus=net.npus, world=world, notes=notes),
-        "schedule": _schedule(sys, sys.splits, world)
+        | window_of(
+            _on(cut_net, implementations), npus=net.npus, network_model=network_model, notes=notes
+        ),
+        "schedule": _schedule(sys, sys.splits, network_model)
         | {
             "policy": sys.policy,
             "algorithms": None,
@@ -241,21 +248,21 @@ def _training(
             # A layer's forward pass waits for its own gradient only.
             "tensor": {"policy": "fifo", "barrier": False},
         },
-        "world": world,
+        "network_model": network_model,
         "seed": 0,
     }
 
 
-def _carried(sys: AstraSystem, kinds: tuple[str, ...], world: str) -> str:
-    """The world of ours: what `dims` does not count as they do is simulated as messages."""
+def _carried(sys: AstraSystem, kinds: tuple[str, ...], network_model: str) -> str:
+    """The network model of ours: what `dims` does not count as they do is simulated as messages."""
     names = [name for kind in kinds for name in sys.implementations.get(kind, ())]
-    return world if all(is_staged(name.algorithm) for name in names) else "links"
+    return network_model if all(is_staged(name.algorithm) for name in names) else "links"
 
 
-def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:
+def _schedule(sys: AstraSystem, chunks: int, network_model: str) -> dict[str, Any]:
     """What the system file says for every collective."""
     # The rules of one queue; in `links` every rank has its own, and they may block each other.
-    sizes = "smallest_first" if world == "links" else "astra_sim"
+    sizes = "smallest_first" if network_model == "links" else "astra_sim"
     return {
         "policy": sys.policy,
         "order": sizes if sys.by_size else sys.order,
@@ -276,7 +283,7 @@ def _dimensions(
     sys: AstraSystem,
     implementations: dict[str, tuple[Implementation, ...]],
     composition: str,
-    world: str,
+    network_model: str,
     aware: bool,  # noqa: FBT001
 ) -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
     """The algorithms of each kind of collective, and the dimensions of more than one NPU."""
@@ -292,7 +299,7 @@ def _dimensions(
         forms = []
         for kind, names in implementations.items():
             algorithm, dimension = dimension_of(
-                net.dimensions[i], names[i], world=world, aware=aware
+                net.dimensions[i], names[i], network_model=network_model, aware=aware
             )
             composed = composition if kind == "all_reduce" else "stages"
             _check_algorithm(i, i == kept[-1], names[i], composed, kind, sys)
@@ -306,7 +313,9 @@ def _dimensions(
                 hint="use `ring`, `direct` or `halvingDoubling` for every kind of collective",
             )
         plain_form = Implementation("direct", "direct", whole=False)
-        unused = dimension_of(net.dimensions[i], plain_form, world=world, aware=aware)[1]
+        unused = dimension_of(
+            net.dimensions[i], plain_form, network_model=network_model, aware=aware
+        )[1]
         dimensions.append(forms[0] if forms else unused)
     return algorithms, dimensions
 

@@ -11,18 +11,18 @@ from allrail.scenario.astra_sim.source import plain
 
 
 def dimension_of(
-    dimension: AstraDimension, implementation: Implementation, *, world: str, aware: bool
+    dimension: AstraDimension, implementation: Implementation, *, network_model: str, aware: bool
 ) -> tuple[str, dict[str, Any]]:
     """The name of our algorithm, and the dimension that gives its messages what ASTRA-sim does.
 
     Args:
         dimension: Theirs.
         implementation: The algorithm on it.
-        world: Ours that carries it.
+        network_model: Ours that carries it.
         aware: Whether the backend is the congestion-aware one.
     """
     algorithm, links, contention = on_dimension(
-        implementation, dimension=dimension, world=world, aware=aware
+        implementation, dimension=dimension, network_model=network_model, aware=aware
     )
     message = {}
     if dimension.message_latency:

@@ -99,7 +99,11 @@ def read_implementation(
 
 
 def window_of(
-    used: Iterable[tuple[Implementation, AstraDimension]], *, npus: int, world: str, notes: Notes
+    used: Iterable[tuple[Implementation, AstraDimension]],
+    *,
+    npus: int,
+    network_model: str,
+    notes: Notes,
 ) -> dict[str, int]:
     """The `fabric.window` of these algorithms: one for all, the narrowest that is asked for.
 
@@ -109,14 +113,18 @@ def window_of(
     Args:
         used: What runs on dimensions of more than one NPU.
         npus: Of the job: a window is never wider.
-        world: Ours that carries it.
+        network_model: Ours that carries it.
         notes: Takes several windows, of which one is modelled.
     """
     asked = {
         one.window
         for one, dimension in used
         if one.window is not None
-        and (one.window != EVERYONE or world == "links" or dimension.topology is Topology.RING)
+        and (
+            one.window != EVERYONE
+            or network_model == "links"
+            or dimension.topology is Topology.RING
+        )
     }
     if not asked:
         return {}
@@ -158,14 +166,14 @@ def _row(algorithm: str) -> dict[str, Any]:
 
 
 def on_dimension(
-    implementation: Implementation, *, dimension: AstraDimension, world: str, aware: bool
+    implementation: Implementation, *, dimension: AstraDimension, network_model: str, aware: bool
 ) -> tuple[str, int, str]:
     """How one of our dimensions gives an algorithm's messages what ASTRA-sim gives them.
 
     Args:
         implementation: The algorithm.
         dimension: The dimension that it runs on.
-        world: Ours that carries it: stages in `dims`, messages in `links`.
+        network_model: Ours that carries it: stages in `dims`, messages in `links`.
         aware: Whether the backend is the congestion-aware one.
 
     Returns:
@@ -173,10 +181,10 @@ def on_dimension(
     """
     algorithm = implementation.algorithm
     one_way = ONE_WAY.get(implementation.name, algorithm)
-    if not aware and (world == "links" or _row(algorithm)["without_contention"]):
+    if not aware and (network_model == "links" or _row(algorithm)["without_contention"]):
         # A message has all links of a ring or a switch; on a ring that is both directions at once.
         default = dimension.size - 1 if dimension.topology is Topology.FULLY_CONNECTED else 1
-        name = one_way if world == "links" else algorithm
+        name = one_way if network_model == "links" else algorithm
         return name, dimension.links or default, "none"
     if dimension.topology is Topology.RING and dimension.links is None:
         # 2.x gives each direction one link and lets an algorithm use one of them.

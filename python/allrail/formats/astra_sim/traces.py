@@ -109,9 +109,13 @@ def workload(
 
 
 def carried(
-    net: AstraNetwork, sys: AstraSystem, prefix: Path, comm_group: str | Path | None, world: str
+    net: AstraNetwork,
+    sys: AstraSystem,
+    prefix: Path,
+    comm_group: str | Path | None,
+    network_model: str,
 ) -> str:
-    """The world of ours that carries a trace.
+    """The network model of ours that carries a trace.
 
     Where ranks send to each other, process groups are smaller than the job, or an algorithm's
     ranks are not alike (trees), messages of ranks (`links`); else stages of ranks that are alike
@@ -122,12 +126,12 @@ def carried(
         sys: The system.
         prefix: The trace.
         comm_group: Its process groups.
-        world: As it was asked for; `links` is the congestion-aware backend.
+        network_model: As it was asked for; `links` is the congestion-aware backend.
     """
     groups = prefix.parent / BESIDE if comm_group is None else Path(comm_group)
     names = [name for listed in sys.implementations.values() for name in listed]
     alike = all(is_staged(name.algorithm) for name in names)
-    if world == "links" or sys.customs or not alike or _has_parts(groups, net.npus):
+    if network_model == "links" or sys.customs or not alike or _has_parts(groups, net.npus):
         return "links"
     named = prefix.parent.glob(f"{prefix.name}.*.et")
     return "links" if any(_has_messages(file) for file in named) else "dims"
@@ -159,14 +163,14 @@ def _has_messages(file: Path) -> bool:
 
 
 def scenario(
-    net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool, notes: Notes
+    net: AstraNetwork, sys: AstraSystem, *, network_model: str, aware: bool, notes: Notes
 ) -> dict[str, Any]:
     """The network and the schedule.
 
     Args:
         net: The network.
         sys: The system.
-        world: Ours, from `carried`.
+        network_model: Ours, from `carried`.
         aware: Whether the backend is the congestion-aware one.
         notes: Takes what is not modelled.
     """
@@ -177,14 +181,20 @@ def scenario(
             hint="give a dimension 2 NPUs at least",
         )
     usual = Implementation("direct", "direct", whole=False)
-    dimensions = [dimension_of(net.dimensions[i], usual, world=world, aware=aware)[1] for i in kept]
+    dimensions = [
+        dimension_of(net.dimensions[i], usual, network_model=network_model, aware=aware)[1]
+        for i in kept
+    ]
     algorithms = {}
     asked = []
     for kind in sys.implementations:
         names = implementations_of(net, sys, kind)
         used = [(names[i], net.dimensions[i]) for i in kept]
         asked += used
-        given = [dimension_of(one, name, world=world, aware=aware)[0] for name, one in used]
+        given = [
+            dimension_of(one, name, network_model=network_model, aware=aware)[0]
+            for name, one in used
+        ]
         listed = [of_kind(algorithm, kind) for algorithm in given]
         if kind != "all_to_all" or all(kind in operations_of(name) for name in listed):
             algorithms[kind] = listed
@@ -203,7 +213,7 @@ def scenario(
         "composition": "merged" if sys.local_bw_aware else "sequential",
         "tensor": {"policy": "fifo", "barrier": False},
     }
-    if world == "links":
+    if network_model == "links":
         # Every stage that is chosen sends at once; links serve in the order in which it came.
         schedule["send_ahead"] = "1 PiB"
         # Of several dimensions, a part of them is a ring; of one, it runs what all run.
@@ -211,12 +221,12 @@ def scenario(
         own = {"all_to_all": of_kind(ONE_WAY["ring"], "all_to_all")} | own
         schedule["groups"] = {"algorithms": own, "endpoint_delay": GROUP_DELAY}
     memory = {} if sys.memory is None else {"memory_bandwidth": f"{plain(sys.memory)} GB/s"}
-    window = window_of(asked, npus=net.npus, world=world, notes=notes)
+    window = window_of(asked, npus=net.npus, network_model=network_model, notes=notes)
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions, **memory, **window},
         "schedule": schedule,
         "messages": {"acknowledged": True, "endpoint_delay": "0 ns"},
-        "world": world,
+        "network_model": network_model,
         "seed": 0,
     }

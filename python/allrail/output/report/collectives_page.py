@@ -17,10 +17,10 @@ from allrail.output.report.document import (
     badges,
     bandwidth,
     microseconds,
+    network_model_words,
     sentence,
     share,
     trust_words,
-    world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
@@ -148,10 +148,13 @@ def _summary(
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     npus = sorted({one.npus for one in ones})
     several = f"{len(ones)} ways to do it" if len(ones) > 1 else f"policy {best.policy}"
-    worlds = ", ".join(sorted({one.world for one in ones}))
+    network_models = ", ".join(sorted({one.network_model for one in ones}))
     where = f"{', '.join(fabrics)} ({' or '.join(f'{count:,}' for count in npus)} NPUs)"
     said = [
-        f"Simulated: {_subtitle(inputs)} on {where}, {several}, in the world {worlds}.",
+        (
+            f"Simulated: {_subtitle(inputs)} on {where}, {several}, in the network model "
+            f"{network_models}."
+        ),
         f"The numbers are {word}. {trust}",
     ]
     told = show_error((one.time_us, one.error_low_us, one.error_high_us) for one in ones)
@@ -185,7 +188,8 @@ def _summary(
 
 def _badges(ones: Sequence[CollectivesResult]) -> list[tuple[str, str]]:
     found = badges(
-        [result.world for result in ones], calibrated=all(result.calibrated for result in ones)
+        [result.network_model for result in ones],
+        calibrated=all(result.calibrated for result in ones),
     )
     if any(result.below_physical_bound for result in ones):
         found.append(("care", "below the physical bound"))
@@ -218,7 +222,7 @@ def _cards(results: Mapping[str, CollectivesResult]) -> list[tuple[str, str, str
 
 _RESULTS = (
     *("result", "policy", "order", "chunks", "time (µs)", "speed-up", "ideal (µs)", "bound (µs)"),
-    *("bandwidth used", "world"),
+    *("bandwidth used", "network_model"),
 )
 
 
@@ -235,7 +239,7 @@ def _results(results: Mapping[str, CollectivesResult]) -> list[Cells]:
             microseconds(result.ideal_time_us),
             microseconds(result.bound_time_us),
             share(result.utilisation),
-            result.world,
+            result.network_model,
         ]
         for name, result in results.items()
     ]
@@ -383,7 +387,7 @@ def _activity_words(results: Mapping[str, CollectivesResult]) -> str:
 def _meanings(ones: Sequence[CollectivesResult]) -> dict[str, str]:
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     said = {
-        "world": world_words([one.world for one in ones])
+        "network_model": network_model_words([one.network_model for one in ones])
         + " Computing, memory and the software above the network are not in it.",
         word: trust,
         "time": "From the start until the last byte of the last collective has arrived.",

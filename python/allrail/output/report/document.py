@@ -18,7 +18,7 @@ MOST_STANDING = 24
 """Rows of a table that stand below each other; longer ones scroll within themselves."""
 MOST_ROWS = 2_000
 """Of a table on a page; all are in the files beside it."""
-WORLDS = {
+NETWORK_MODELS = {
     "dims": "every dimension of the network serves one stage at a time, for as long as its bytes "
     "take; a stage ends a fixed latency after its last byte, and the next one’s bytes start at "
     "once",
@@ -220,24 +220,28 @@ class Page:
     beside: str = ""
 
 
-def badges(worlds: Sequence[str], *, calibrated: bool) -> list[tuple[str, str]]:
+def badges(network_models: Sequence[str], *, calibrated: bool) -> list[tuple[str, str]]:
     """Where numbers come from.
 
     Args:
-        worlds: What carried the transfers out.
+        network_models: What carried the transfers out.
         calibrated: Whether all bandwidths and latencies were measured.
     """
     word = ("good", "calibrated") if calibrated else ("care", "uncalibrated")
-    return [("plain", f"world: {', '.join(sorted(set(worlds)))}"), word]
+    return [("plain", f"network model: {', '.join(sorted(set(network_models)))}"), word]
 
 
-def world_words(worlds: Sequence[str]) -> str:
+def network_model_words(network_models: Sequence[str]) -> str:
     """What carried the transfers out, explained.
 
     Args:
-        worlds: Their names.
+        network_models: Their names.
     """
-    known = [f"{name}: {WORLDS[name]}. " for name in sorted(set(worlds)) if name in WORLDS]
+    known = [
+        f"{name}: {NETWORK_MODELS[name]}. "
+        for name in sorted(set(network_models))
+        if name in NETWORK_MODELS
+    ]
     return f"What carried the transfers out. {''.join(known)}".strip()
 
 

@@ -15,10 +15,10 @@ from allrail.output.report.document import (
     Section,
     Table,
     badges,
+    network_model_words,
     sentence,
     share,
     trust_words,
-    world_words,
 )
 from allrail.output.report.points import data as points_data
 
@@ -41,12 +41,12 @@ def page(told: Mapping[str, Any]) -> Page:
     """
     job, best = told["job"], _recommended(told)
     word, trust = trust_words(calibrated=told["calibrated"])
-    worlds = ["dims"]
+    network_models = ["dims"]
     return Page(
         title=f"Layouts of {job['model']} on {job['npus']:,} NPUs",
         subtitle=f"{show_count(told['layouts'], 'layout')} on {job['fabric']}, {job['device']},"
         f" {show_count(job['global_batch'], 'sample')} a step",
-        badges=badges(worlds, calibrated=told["calibrated"]),
+        badges=badges(network_models, calibrated=told["calibrated"]),
         headline=f"{best['name']} is recommended: {show_number(best['step_s'])} s a step.",
         summary=[*_summary(told), f"The numbers are {word}. {trust}", *_known(told)],
         cards=[
@@ -61,7 +61,7 @@ def page(told: Mapping[str, Any]) -> Page:
             Section("schedules", "Other schedules of communication", _schedules(told)),
             Section("rest", "Layouts that were not simulated", _rest(told)),
         ],
-        meanings={"world": world_words(worlds), word: trust, **_MEANINGS},
+        meanings={"network_model": network_model_words(network_models), word: trust, **_MEANINGS},
         notes=list(told["notes"]),
         inputs={best["name"]: told["scenario"]},
         beside="layouts.parquet and layouts.csv beside it have every layout.",

@@ -16,9 +16,9 @@ from allrail.output.report.document import (
     Section,
     Table,
     badges,
+    network_model_words,
     sentence,
     trust_words,
-    world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section
@@ -52,7 +52,9 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
     good = table.filter(table[ERROR].is_null())
     changed = table.columns[1 : 1 + len(swept.fields)]
     lower = not more_is_better(shown)
-    worlds = good["world"].unique(maintain_order=True).to_list() if len(good) else []
+    network_models = (
+        good["network_model"].unique(maintain_order=True).to_list() if len(good) else []
+    )
     calibrated = bool(len(good)) and bool(good["calibrated"].all())
     word, trust = trust_words(calibrated=calibrated)
     failed = len(table) - len(good)
@@ -66,13 +68,13 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
         Page(
             title=f"Sweep of {name}",
             subtitle=f"{show_count(len(table), 'point')} over {', '.join(swept.fields)}",
-            badges=badges(worlds, calibrated=calibrated) if worlds else [],
+            badges=badges(network_models, calibrated=calibrated) if network_models else [],
             headline=_headline(good, shown, changed, lower=lower),
             summary=[
                 *_summary(good, shown, changed, lower=lower),
                 *([f"{show_count(failed, 'point')} failed; the table says why."] if failed else []),
-                *([f"The numbers are {word}. {trust}"] if worlds else []),
-                *([sentence(known)] if worlds and known else []),
+                *([f"The numbers are {word}. {trust}"] if network_models else []),
+                *([sentence(known)] if network_models and known else []),
             ],
             sections=[
                 Section("pictures", "Over what was changed", drawn),
@@ -80,7 +82,9 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
                 Section("results", "Points", [_points(table, changed, shown, lower=lower)]),
                 fabric_section({name: scenario}),
             ],
-            meanings={"world": world_words(worlds), word: trust} if worlds else {},
+            meanings={"network_model": network_model_words(network_models), word: trust}
+            if network_models
+            else {},
             inputs={name: scenario},
             beside="sweep.parquet and sweep.csv beside it have every column.",
         ),

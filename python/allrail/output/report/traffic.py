@@ -32,7 +32,7 @@ def shares(results: Mapping[str, TrafficResult]) -> Figure:
             share = 100 * result.share_of_injection
             axes.barh(i, share, height=0.56, color=HUES[i % len(HUES)], linewidth=0)
             axes.annotate(
-                f"{share:.2f} %   {result.world}",
+                f"{share:.2f} %   {result.network_model}",
                 (share, i),
                 xytext=(5, 0),
                 textcoords="offset points",

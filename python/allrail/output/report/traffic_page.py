@@ -15,10 +15,10 @@ from allrail.output.report.document import (
     Table,
     badges,
     microseconds,
+    network_model_words,
     sentence,
     share,
     trust_words,
-    world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
@@ -80,7 +80,7 @@ def page(
         Page(
             title=f"Traffic on {fabrics}",
             subtitle=patterns,
-            badges=badges([one.world for one in ones], calibrated=calibrated),
+            badges=badges([one.network_model for one in ones], calibrated=calibrated),
             headline=_headline(results),
             summary=[
                 *_summary(results, f"{patterns} on {fabrics}"),
@@ -94,7 +94,7 @@ def page(
                 fabric_section(inputs),
             ],
             meanings={
-                "world": world_words([one.world for one in ones]),
+                "network_model": network_model_words([one.network_model for one in ones]),
                 word: trust,
                 "time": "Until the last byte has arrived.",
                 "speed-up": "Size over time, over those of the first result.",
@@ -138,8 +138,8 @@ def _headline(results: Mapping[str, TrafficResult]) -> str:
 def _summary(results: Mapping[str, TrafficResult], what: str) -> list[str]:
     ones = list(results.values())
     npus = " or ".join(f"{count:,}" for count in sorted({one.npus for one in ones}))
-    worlds = ", ".join(sorted({one.world for one in ones}))
-    said = [f"Simulated: {what}, {npus} NPUs taking part, in the world {worlds}."]
+    network_models = ", ".join(sorted({one.network_model for one in ones}))
+    said = [f"Simulated: {what}, {npus} NPUs taking part, in the network model {network_models}."]
     name, best = fastest(results)
     used = best.share_of_injection
     where = "the NPUs’ own cables" if used > 0.9 else "the network between the NPUs"
@@ -164,7 +164,7 @@ def _results(results: Mapping[str, TrafficResult]) -> Table:
         [
             name,
             one.pattern.replace("_", " "),
-            one.world,
+            one.network_model,
             (one.paths or one.algorithm or "–").replace("_", " "),
             Cell(f"{one.npus:,}", one.npus),
             microseconds(one.time_us),
@@ -176,7 +176,16 @@ def _results(results: Mapping[str, TrafficResult]) -> Table:
         ]
         for name, one in results.items()
     ]
-    header = ["result", "pattern", "world", "paths", "NPUs", "time (µs)", "speed-up", "bound (µs)"]
+    header = [
+        "result",
+        "pattern",
+        "network_model",
+        "paths",
+        "NPUs",
+        "time (µs)",
+        "speed-up",
+        "bound (µs)",
+    ]
     header += ["share of injection", "of optimum", "injection"]
     return Table("runs", header, rows, [0, 1, 2, 3])
 

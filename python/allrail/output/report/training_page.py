@@ -22,9 +22,9 @@ from allrail.output.report.document import (
     Section,
     Table,
     badges,
+    network_model_words,
     sentence,
     trust_words,
-    world_words,
 )
 from allrail.output.report.fabric import fabric_section
 from allrail.output.report.front import front_section, priced
@@ -45,8 +45,8 @@ TITLES = {
 CAPTIONS = {
     "step": "Every iteration that was simulated. A group of rows an actor (a class of ranks that "
     "do the same): its compute above, what it sends on each dimension below, coloured by what it "
-    "is for; in worlds of messages, what is under way on all that a group spans. Where compute is "
-    "idle meanwhile, communication is exposed.",
+    "is for; in network models of messages, what is under way on all that a group spans. Where "
+    "compute is idle meanwhile, communication is exposed.",
     "breakdown": "Compute, exposed communication by what it is for, and waiting: means over all "
     "ranks. The stroke is a bound that no schedule of the same communication is below.",
     "actors": "One bar an actor. Where actors wait for each other, the slowest determines the "
@@ -96,7 +96,7 @@ def page(
             title=f"A training step of {models}",
             subtitle=f"on {', '.join(fabrics)}",
             badges=badges(
-                [one.world for one in ones], calibrated=all(one.calibrated for one in ones)
+                [one.network_model for one in ones], calibrated=all(one.calibrated for one in ones)
             ),
             headline=_headline(results),
             summary=_summary(results, what_ifs, inputs, fabrics),
@@ -165,11 +165,11 @@ def _summary(
     first = ones[0]
     name, best = fastest(results)
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
-    worlds = ", ".join(sorted({one.world for one in ones}))
+    network_models = ", ".join(sorted({one.network_model for one in ones}))
     several = f", {len(ones)} ways to do it" if len(ones) > 1 else ""
     models = ", ".join(dict.fromkeys(_model(tree) for tree in inputs.values()))
     where = f"{', '.join(fabrics)} ({first.npus:,} NPUs)"
-    where += f"{several}, in the world {worlds}"
+    where += f"{several}, in the network model {network_models}"
     said = [
         f"Simulated: {show_count(first.iterations, 'iteration')} of {models} on {where}.",
         f"The numbers are {word}. {trust}",
@@ -210,7 +210,7 @@ def _meanings(ones: Sequence[TrainingResult]) -> dict[str, str]:
         "bytes over all bandwidth.",
         "critical path": "The chain of work and communication that determines when the step ends; "
         "whatever is not on it could take longer for free.",
-        "world": world_words([one.world for one in ones]),
+        "network_model": network_model_words([one.network_model for one in ones]),
         word: trust,
     }
 

@@ -44,13 +44,13 @@ def results(results: Mapping[str, TrainingResult]) -> Table:
             microseconds(one.bound_step_time_us),
             one.tensor_policy,
             f"{one.policy}, {one.order.replace('_', ' ')}",
-            one.world,
+            one.network_model,
         ]
         for name, one in results.items()
     ]
     header = ["result", "step (µs)", "speed-up", "samples/s", "compute", "exposed", "waiting"]
     return Table(
-        "steps", [*header, "bound (µs)", "tensors", "policy", "world"], rows, [0, 8, 9, 10]
+        "steps", [*header, "bound (µs)", "tensors", "policy", "network_model"], rows, [0, 8, 9, 10]
     )
 
 
@@ -205,7 +205,7 @@ def dimensions(results: Mapping[str, TrainingResult]) -> Table:
 
 
 def links(results: Mapping[str, TrainingResult]) -> Table:
-    """Classes of links, in worlds of messages.
+    """Classes of links, in network models of messages.
 
     Args:
         results: By name.
@@ -229,7 +229,7 @@ def links(results: Mapping[str, TrainingResult]) -> Table:
 
 
 def busiest(results: Mapping[str, TrainingResult]) -> Table:
-    """The busiest links, in worlds of messages.
+    """The busiest links, in network models of messages.
 
     Args:
         results: By name.

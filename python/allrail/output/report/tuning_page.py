@@ -16,9 +16,9 @@ from allrail.output.report.document import (
     Table,
     badges,
     microseconds,
+    network_model_words,
     share,
     trust_words,
-    world_words,
 )
 from allrail.output.report.points import data as points_data
 
@@ -39,7 +39,7 @@ def page(told: Mapping[str, Any]) -> Page:
     return Page(
         title=f"Schedule of {told['name']}, tuned",
         subtitle=f"{show_count(len(trials), 'trial')} over {', '.join(told['knobs'])}",
-        badges=badges([told["world"]], calibrated=told["calibrated"]),
+        badges=badges([told["network_model"]], calibrated=told["calibrated"]),
         headline=f"{gain} shorter with the best values."
         if changed
         else "Nothing is faster than the scenario as it is.",
@@ -58,7 +58,7 @@ def page(told: Mapping[str, Any]) -> Page:
             Section("search", "How the search went", _chart(told)),
             Section("trials", "Trials", [_table(told)]),
         ],
-        meanings={"world": world_words([told["world"]]), word: trust},
+        meanings={"network_model": network_model_words([told["network_model"]]), word: trust},
         inputs={told["name"]: told["scenario"]},
         beside="trials.parquet and trials.csv beside it have every trial.",
     )

@@ -219,7 +219,7 @@ def _longer(fabric: Fabric | GraphFabric, npus: int) -> str:
 _OWN = {
     "workload.model": "`--model`",
     "fabric": "`--fabric`",
-    "world": "leave it out: layouts are ranked in `dims`",
+    "network_model": "leave it out: layouts are ranked in `dims`",
     "workload.global_batch": "`--global-batch`",
     "workload.batch_per_replica": "`--global-batch`",
     "workload.micro_batch": "`--fix micro_batch=2`",

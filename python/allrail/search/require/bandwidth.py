@@ -220,12 +220,12 @@ def least_bandwidth(
 
 def _on_dimensions(scenario: Scenario) -> Scenario:
     """The scenario on its dimensions: cables belong to no one of them."""
-    if scenario.world != "dims":
+    if scenario.network_model != "dims":
         raise InputError(
             "the bandwidth of dimensions is scaled in `dims`",
-            field="world",
-            value=scenario.world,
-            hint="write `world: dims`, or leave it out",
+            field="network_model",
+            value=scenario.network_model,
+            hint="write `network_model: dims`, or leave it out",
         )
     dimensions = dimensions_of(scenario.fabric)
     return scenario.model_copy(update={"fabric": dimensions})

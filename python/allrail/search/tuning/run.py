@@ -97,7 +97,7 @@ class Tuned(Table):
             "name": self.name,
             "knobs": [knob.path for knob in self.knobs],
             "sampler": self.sampler,
-            "world": self.scenario.world,
+            "network_model": self.scenario.network_model,
             "calibrated": self.scenario.fabric.calibrated,
             "scenario": tree,
         }

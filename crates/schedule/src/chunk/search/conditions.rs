@@ -34,7 +34,7 @@ pub(super) fn clocks(
     conditions.into_iter().map(clock).collect()
 }
 
-/// Every dimension as the world `links` has it.
+/// Every dimension as the network model `links` has it.
 pub(super) fn by_message(problem: &Problem<'_>) -> Vec<Condition> {
     let ids =
         (0..u32::try_from(problem.model.dimensions()).expect("few dimensions")).map(DimensionId);
@@ -46,7 +46,7 @@ pub(super) fn by_message(problem: &Problem<'_>) -> Vec<Condition> {
     .collect()
 }
 
-/// When the search expects a schedule to end in the world `links`: a test compares it with that.
+/// When the search expects a schedule to end in the network model `links`: a test compares it with that.
 #[doc(hidden)]
 #[must_use]
 pub fn expected_in_links(problem: &Problem<'_>, work: &Work) -> Option<Time> {

@@ -5,7 +5,7 @@
 //! products of dimension sizes), so a queue is a bit set of chunks for each of them, and taking the
 //! first one is counting zeros. The plain evaluator is its oracle: a property test compares them.
 //!
-//! A [`Condition`] may also take a stage apart into the messages of its steps, as the world `links`
+//! A [`Condition`] may also take a stage apart into the messages of its steps, as the network model `links`
 //! does: a message waits for the last one of its stage to arrive, messages that are ready are served
 //! first come, first served, and another stage begins when there is none.
 

@@ -11,7 +11,7 @@
 //! the model that it was searched in, and may suffer elsewhere. So the rest of the tries start from
 //! the best schedule and keep a change only if it lowers the weighted sum of the times on the fabric
 //! as described, on one that sends message by message through switches that store what they pass on
-//! (as the world `links` does), and on three whose bandwidths and latencies are off by up to a tenth, while the first of these stays
+//! (as the network model `links` does), and on three whose bandwidths and latencies are off by up to a tenth, while the first of these stays
 //! within 0.3 % of the best and is never slower than what it started from.
 //!
 //! So it never ends after Themis or the baseline under the order that it searches. A planned order may

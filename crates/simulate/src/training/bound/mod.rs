@@ -27,8 +27,8 @@ use allrail_workload::{Memory, Outline, Pass, Work};
 use serde::Serialize;
 
 use crate::SimulateError;
+use crate::scenario::NetworkModelKind;
 use crate::scenario::TrainingScenario;
-use crate::scenario::WorldKind;
 use crate::training::outcome::result::MemoryResult;
 use orders::Orders;
 use ways::{NONE, Ways, after, costs, handed, owners, ways};
@@ -88,7 +88,7 @@ pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
 fn is_plain(scenario: &TrainingScenario) -> Result<bool, SimulateError> {
     let (workload, parameters) = (&scenario.job.workload, scenario.tensor());
     let parallelism = &workload.parallelism;
-    Ok(scenario.world == WorldKind::Dims
+    Ok(scenario.network_model == NetworkModelKind::Dims
         && scenario.job.what_if.is_none()
         && scenario.schedule.coordination.is_none()
         && parameters.has_barrier()?

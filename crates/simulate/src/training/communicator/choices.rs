@@ -1,7 +1,7 @@
 //! Which algorithm a collective of a step runs on each dimension: as the schedule says, or chosen.
 //!
 //! A choice depends on what is done, on how many bytes, and on the parts of dimensions that a group has; never
-//! on what carries it, so it is the same in every world.
+//! on what carries it, so it is the same in every network model.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Graph fabrics as networks of a training step: the world, and where the job's ranks are.
+//! Graph fabrics as networks of a training step: the network model, and where the job's ranks are.
 //!
 //! One of the fabric's alike planes is simulated, with its share of every message. A job has fewer
 //! ranks than the fabric has NPUs, or as many; [`crate::scenario::Placement`] says on which it runs.
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use allrail_core::{Bytes, Rank, Time};
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::GraphTopology;
+use allrail_network::flows::{Flows, Splitting};
+use allrail_network::packets::Settings;
+use allrail_network::{NetworkModel, OnePlane, Submission, Transfer};
 use allrail_workload::SlowLinks;
-use allrail_world::flows::{Flows, Splitting};
-use allrail_world::packets::Settings;
-use allrail_world::{OnePlane, Submission, Transfer, World};
 
 use crate::SimulateError;
 use crate::on_graph::{GraphModel, OnGraph};
@@ -50,9 +50,9 @@ impl GraphNetwork {
             return Err(SimulateError::Field {
                 field: "workload.slow_links.dimensions".to_owned(),
                 value: self.topology.tag().to_owned(),
-                why: "in this world a topology's cables are slow, and they are of no dimension"
+                why: "in this network model a topology's cables are slow, and they are of no dimension"
                     .to_owned(),
-                hint: "leave it out, or use `world: dims`".to_owned(),
+                hint: "leave it out, or use `network_model: dims`".to_owned(),
             });
         }
         let all = self.graph.cables().len();
@@ -68,16 +68,17 @@ impl GraphNetwork {
     ///
     /// # Errors
     /// No routing fits, or a setting is out of range.
-    pub(crate) fn world(
+    pub(crate) fn network_model(
         &self,
         model: &dyn GraphModel,
         paths: Splitting,
         packets: &Settings,
         seed: u64,
-    ) -> Result<Box<dyn World>, SimulateError> {
+    ) -> Result<Box<dyn NetworkModel>, SimulateError> {
         let (topology, graph) = (&*self.topology, &self.graph);
-        let world = model.build(&OnGraph { topology, graph, paths, packets, seed })?.world;
-        Ok(Box::new(OnePlane { world, planes: self.planes }))
+        let network_model =
+            model.build(&OnGraph { topology, graph, paths, packets, seed })?.network_model;
+        Ok(Box::new(OnePlane { network_model, planes: self.planes }))
     }
 
     /// What a result should say of it; `apart`: the NPUs of the job are not the first ones.
@@ -121,7 +122,7 @@ impl GraphNetwork {
     /// How long messages are under way in `flows` beside their bytes: found by messages of none.
     #[must_use]
     pub fn latency(&self, splitting: Splitting) -> Latency<'static> {
-        let mut world = Flows::new(&self.graph, splitting);
+        let mut network_model = Flows::new(&self.graph, splitting);
         let mut now = Time::ZERO;
         Box::new(move |from, to| {
             let transfer = Transfer::Message {
@@ -130,9 +131,9 @@ impl GraphNetwork {
                 destination: Rank(to.0),
                 bytes: Bytes::default(),
             };
-            world.submit(now, Submission { transfer, tag: 0, sent_tag: None });
+            network_model.submit(now, Submission { transfer, tag: 0, sent_tag: None });
             let before = now;
-            while let Some((time, _)) = world.next_event(Time::MAX) {
+            while let Some((time, _)) = network_model.next_event(Time::MAX) {
                 now = time;
             }
             now - before

@@ -85,11 +85,11 @@ pub(crate) fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), Simu
         "workload.slow_links.factor",
         drawn.factor(),
         format!("{} is a network without dimensions, whose links are cables", id.name()),
-        "use `world: flows` or `packets`, where cables are slow",
+        "use `network_model: flows` or `packets`, where cables are slow",
     ))
 }
 
-/// Refuses messages that would outlast the clock on a slow link of the world `links`.
+/// Refuses messages that would outlast the clock on a slow link of the network model `links`.
 ///
 /// # Errors
 /// Such a message.

@@ -21,7 +21,7 @@ pub(super) fn carry(
 ) -> Result<TrainingResult, SimulateError> {
     let StepRun { job, scenario, request, idealisation, timeline } = run;
     // An ideal schedule of a topology knows no cables.
-    let slow = run.slow_links().filter(|_| !scenario.world.has_every_link());
+    let slow = run.slow_links().filter(|_| !scenario.network_model.has_every_link());
     let found = slow.map(|drawn| (drawn, Found::new(drawn, &request.fabric)));
     let felt =
         found.as_ref().map(|(drawn, found)| Felt::new(drawn, found, job.graph, &request.fabric));

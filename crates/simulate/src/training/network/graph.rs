@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies::Summing;
-use allrail_world::flows::Splitting;
+use allrail_network::flows::Splitting;
 
 use super::messages::carry_messages;
 use crate::SimulateError;
@@ -34,7 +34,7 @@ pub(super) fn carry(
     let places = places(run, block, network.graph.npus())?;
     let paths = settings.paths.unwrap_or(Splitting::Ecmp);
     let (packets, packet_note) = model.suited(&scenario.packets, job.graph);
-    let world = network.world(model, paths, &packets, scenario.seed)?;
+    let network_model = network.network_model(model, paths, &packets, scenario.seed)?;
     // Messages cannot stand for sums within NPUs.
     let sums = network.topology.reduces() == Some(Summing::Switches) && model.is_fluid();
     let reducing = sums.then_some(&*network.graph);
@@ -48,7 +48,7 @@ pub(super) fn carry(
         Wiring::Planned { places: &places, request, algorithms, reducing }
     };
     let mut communicator =
-        RankCommunicator::new(job.graph, &players, wiring, world, settings.overhead)
+        RankCommunicator::new(job.graph, &players, wiring, network_model, settings.overhead)
             .cutting_rings(scenario.rings_are_cables())
             .sharing(scenario.schedule.communicators);
     if settings.steady && model.is_fluid() {

@@ -1,6 +1,6 @@
 //! A step in `links`: the messages of every rank on the links of the fabric's dimensions.
 
-use allrail_world::Links;
+use allrail_network::Links;
 
 use super::messages::carry_messages;
 use crate::SimulateError;
@@ -22,16 +22,16 @@ pub(super) fn carry(
     let algorithms = &schedule.algorithms_by_operation;
     let wiring = Wiring::Dimensions { request, algorithms, groups: schedule.groups.as_ref() };
     let slow = run.slow_links();
-    let mut world = Links::new(fabric);
+    let mut network_model = Links::new(fabric);
     if let Some(drawn) = slow {
         slow::check(drawn, fabric, job.graph)?;
         for id in fabric.ids() {
-            world.slow_down(id, |link| drawn.link(id, link), |all| drawn.bandwidth(all));
+            network_model.slow_down(id, |link| drawn.link(id, link), |all| drawn.bandwidth(all));
         }
     }
     let overhead = scenario.messages.overhead;
     let communicator =
-        RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
+        RankCommunicator::new(job.graph, &players, wiring, Box::new(network_model), overhead)
             .sending_ahead(schedule.send_ahead)
             .sharing(schedule.communicators)
             .cutting_rings(scenario.rings_are_cables())

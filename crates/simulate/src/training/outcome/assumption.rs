@@ -1,4 +1,4 @@
-//! What-ifs of the network: what each assumes, and which world can assume it.
+//! What-ifs of the network: what each assumes, and which network model can assume it.
 //!
 //! | | `dims` | `links` | `flows`, `packets` |
 //! |---|---|---|---|
@@ -11,26 +11,26 @@ use allrail_fabric::Fabric;
 use allrail_workload::spec::Model;
 
 use crate::SimulateError;
+use crate::scenario::{NetworkModelKind, field};
 use crate::scenario::{TrainingScenario, WhatIf};
-use crate::scenario::{WorldKind, field};
 use crate::training::communicator::classes::{Idealisation, WHOLE};
 
 /// The network under the scenario's assumption; a fabric that it changes is changed.
 ///
 /// # Errors
-/// The world cannot make it.
+/// The network model cannot make it.
 pub(crate) fn apply(
     scenario: &TrainingScenario,
     fabric: &mut Fabric,
 ) -> Result<Idealisation, SimulateError> {
-    let graph = scenario.world.has_every_link();
+    let graph = scenario.network_model.has_every_link();
     let steps = matches!(scenario.job.workload.model, Model::Steps(_));
     let refuse = |what: &str, why: &str, hint: &str| Err(field("what_if", what, why, hint));
     match scenario.job.what_if {
         Some(WhatIf::Double(dimension)) if graph => refuse(
             &format!("{}_x2", dimension.name()),
-            "in this world a topology's cables have bandwidths, and dimensions have none",
-            "use `world: dims`, or give the topology other cables",
+            "in this network model a topology's cables have bandwidths, and dimensions have none",
+            "use `network_model: dims`, or give the topology other cables",
         ),
         Some(WhatIf::Ideal | WhatIf::Utilisation(_)) if graph && steps => refuse(
             "ideal_schedule",
@@ -50,10 +50,10 @@ pub(crate) fn apply(
     }
 }
 
-/// What a result should say where another world has carried it.
+/// What a result should say where another network model has carried it.
 pub(crate) fn note(scenario: &TrainingScenario) -> Option<String> {
     let ideal = matches!(scenario.job.what_if, Some(WhatIf::Ideal | WhatIf::Utilisation(_)));
-    (ideal && scenario.world != WorldKind::Dims).then(|| {
+    (ideal && scenario.network_model != NetworkModelKind::Dims).then(|| {
         "ideal: every dimension of a group works from its first byte to its last, as in `dims`"
             .to_owned()
     })

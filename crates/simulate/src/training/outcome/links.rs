@@ -16,8 +16,8 @@ use allrail_fabric::Fabric;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
 use allrail_fabric::wiring::{Hop, Wiring};
+use allrail_network::Links;
 use allrail_workload::SlowLinks;
-use allrail_world::Links;
 
 use crate::traffic::result::LinkUse;
 use crate::training::outcome::result::{BusyLink, LinkClass};
@@ -25,9 +25,9 @@ use crate::training::outcome::result::{BusyLink, LinkClass};
 /// So many links are named.
 const NAMED: usize = 10;
 
-/// Whose links they are, in the order of [`allrail_world::World::link_seconds`].
+/// Whose links they are, in the order of [`allrail_network::NetworkModel::link_seconds`].
 pub(crate) enum Wires<'a> {
-    /// Those of the world `links`.
+    /// Those of the network model `links`.
     Dimensions(&'a Fabric, Option<&'a SlowLinks>),
     /// One plane of a graph.
     Graph(&'a Graph),
@@ -171,7 +171,7 @@ fn hop(cables: &Wiring, number: usize) -> Option<Hop> {
     cables.hop(u32::try_from(number).ok()?)
 }
 
-/// The dimension of a link of the world `links`, and its number there.
+/// The dimension of a link of the network model `links`, and its number there.
 fn place(fabric: &Fabric, link: usize) -> (DimensionId, usize) {
     let mut within = link;
     for id in fabric.ids() {

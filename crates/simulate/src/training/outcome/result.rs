@@ -43,7 +43,7 @@ pub struct TrainingResult {
     /// works: absent where not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation_while_communicating: Option<f64>,
-    /// In worlds of messages: classes of alike links, and how busy they were.
+    /// In network models of messages: classes of alike links, and how busy they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkClass>,
     /// The same of single links, the busiest first.
@@ -60,8 +60,8 @@ pub struct TrainingResult {
     /// No schedule of the same communication is faster: the longest compute, and the bytes over all
     /// bandwidth.
     pub bound_step_time_us: f64,
-    /// The world that predicted this.
-    pub world: String,
+    /// The network model that predicted this.
+    pub network_model: String,
     /// The scenario's.
     pub seed: u64,
     /// How many NPUs the fabric has.

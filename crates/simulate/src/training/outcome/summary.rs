@@ -125,7 +125,7 @@ fn asked(run: &StepRun<'_>) -> TrainingResult {
     let coordination = schedule.coordination.as_ref();
     TrainingResult {
         kind: "training",
-        world: scenario.world.tag().to_owned(),
+        network_model: scenario.network_model.tag().to_owned(),
         seed: scenario.seed,
         npus: request.fabric.npus(),
         policy: schedule.policy.clone(),
@@ -146,7 +146,7 @@ fn asked(run: &StepRun<'_>) -> TrainingResult {
 
 /// What an NPU's links carry on each dimension, bytes per second.
 fn bandwidths(run: &StepRun<'_>) -> Vec<f64> {
-    let carries = match run.scenario.world.has_every_link() {
+    let carries = match run.scenario.network_model.has_every_link() {
         true => Dimension::capacity,
         false => Dimension::aggregate,
     };

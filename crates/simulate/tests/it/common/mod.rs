@@ -7,7 +7,7 @@ use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::{ActiveChunks, Order, chunk};
 use allrail_simulate::collectives::simulate;
-use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
+use allrail_simulate::scenario::{Collective, NetworkModelKind, Schedule};
 use allrail_simulate::{CollectiveScenario, PlanFile, SimulationResult};
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Collective
         job: vec![collective(kind, size)],
         schedule: Schedule { policy: "baseline".into(), chunks: 1, ..Schedule::default() },
         topology: None,
-        world: WorldKind::Dims,
+        network_model: NetworkModelKind::Dims,
         packets: Default::default(),
         messages: Default::default(),
         seed: 0,
@@ -86,7 +86,7 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Collective
 
 /// The same scenario in `links`.
 pub(crate) fn in_links(scenario: &CollectiveScenario) -> CollectiveScenario {
-    CollectiveScenario { world: WorldKind::Links, ..scenario.clone() }
+    CollectiveScenario { network_model: NetworkModelKind::Links, ..scenario.clone() }
 }
 
 pub(crate) fn run(scenario: &CollectiveScenario) -> SimulationResult {

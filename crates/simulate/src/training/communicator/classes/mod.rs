@@ -1,4 +1,4 @@
-//! The communication of a step in the world `dims`: each dimension of each player is one server.
+//! The communication of a step in the network model `dims`: each dimension of each player is one server.
 //!
 //! A collective is cut into chunks and scheduled on its group's dimensions, as a collective of its
 //! own would be (`allrail_schedule::planner`), and its stages are run by the players' executors. A stage keeps its dimension busy for `N·B` and is over `A` after
@@ -52,7 +52,7 @@ pub(crate) struct Alone {
 pub(crate) struct ClassCommunicator<'a> {
     players: &'a Players,
     dimensions: usize,
-    executors: Executors<allrail_world::Dims>,
+    executors: Executors<allrail_network::Dims>,
     schedules: Schedules<'a>,
     sharing: Communicators,
     /// The players of each process group.
@@ -83,11 +83,11 @@ impl<'a> ClassCommunicator<'a> {
         };
         // A class is in no place.
         let npus = (0..players.len()).map(|_| Rank(0));
-        let world = allrail_world::Dims::new(players.len() * dimensions);
+        let network_model = allrail_network::Dims::new(players.len() * dimensions);
         Self {
             players,
             dimensions,
-            executors: Executors::new(world, npus, dimensions, settings),
+            executors: Executors::new(network_model, npus, dimensions, settings),
             schedules: Schedules {
                 graph,
                 request,

@@ -220,15 +220,19 @@ impl Schedules<'_> {
         if group.parts.is_empty() {
             let ideal = self.network.is_ideal();
             return Err(SimulateError::Field {
-                field: if ideal { "what_if" } else { "world" }.to_owned(),
+                field: if ideal { "what_if" } else { "network_model" }.to_owned(),
                 value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
                 why: format!(
                     "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
                      by their dimensions only",
                     group.name
                 ),
-                hint: if ideal { "ask for `infinite_bandwidth`" } else { "use `world: flows`" }
-                    .to_owned(),
+                hint: if ideal {
+                    "ask for `infinite_bandwidth`"
+                } else {
+                    "use `network_model: flows`"
+                }
+                .to_owned(),
             });
         }
         Ok(self.choices.network(&self.request.fabric, &group.parts))

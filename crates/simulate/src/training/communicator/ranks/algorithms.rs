@@ -35,7 +35,7 @@ impl Switches<'_> {
             value: format!("{} in group `{}`", in_network::TAG, group.name),
             why: "the switches do not reduce".to_owned(),
             hint: "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, and \
-                   `world: flows`; elsewhere take `rings`"
+                   `network_model: flows`; elsewhere take `rings`"
                 .to_owned(),
         })?;
         let tree = SumTree::over(graph, self.npus)

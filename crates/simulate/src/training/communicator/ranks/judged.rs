@@ -10,16 +10,16 @@ use std::ops::ControlFlow;
 use allrail_collective::{CollectivePlan, Stage, StageRef};
 use allrail_core::Bytes;
 use allrail_fabric::Dimension;
+use allrail_network::flows::Splitting;
+use allrail_network::packets::Settings as PacketSettings;
 use allrail_schedule::{Request, planner};
-use allrail_world::flows::Splitting;
-use allrail_world::packets::Settings as PacketSettings;
 
 use crate::SimulateError;
 use crate::finalists;
 use crate::judge::Judge;
+use crate::network_model_settings::NetworkModelSettings;
 use crate::runs::Runs;
-use crate::scenario::WorldKind;
-use crate::world_settings::WorldSettings;
+use crate::scenario::NetworkModelKind;
 
 /// The algorithms of a plan, and the stages of its chunks.
 type Shape = (Vec<String>, Vec<Vec<Stage>>);
@@ -55,7 +55,7 @@ impl Judged {
         let dimensions = &request.fabric.dimensions;
         // `links` knows no switch that reduces.
         let reduces = dimensions.iter().any(|dimension| dimension.in_network_reduction);
-        if reduces || !finalists::applies(request, WorldKind::Links)? {
+        if reduces || !finalists::applies(request, NetworkModelKind::Links)? {
             return Ok(planner::plan(request)?);
         }
         let mut plans = planner::finalists(request, &|_, _| {})?;
@@ -65,8 +65,8 @@ impl Judged {
             let plan = plans.swap_remove(found.best);
             return Ok(CollectivePlan { dimension_order: found.order.clone(), ..plan });
         }
-        let world = WorldSettings {
-            kind: WorldKind::Links,
+        let network_model = NetworkModelSettings {
+            kind: NetworkModelKind::Links,
             topology: None,
             packets: PacketSettings::default(),
             paths: Splitting::Minimal,
@@ -75,7 +75,7 @@ impl Judged {
         };
         let go_on = &mut |_, _| ControlFlow::Continue(());
         let mut runs = Runs::new(go_on);
-        let mut judge = Judge { request, world: &world, runs: &mut runs };
+        let mut judge = Judge { request, network_model: &network_model, runs: &mut runs };
         let plan = finalists::choose(&mut judge, &plans, false)?.plan;
         let best = shapes.iter().position(|one| *one == shape(&plan)).unwrap_or(0);
         self.found.push(Found {

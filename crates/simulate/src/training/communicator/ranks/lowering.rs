@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
         Lowered::alike(stages, Carried::Messages(Box::new(whole))).later(added)
     }
 
-    /// A message from a rank to another that the world joins to it, as the stage of a port.
+    /// A message from a rank to another that the network model joins to it, as the stage of a port.
     pub(super) fn message(&mut self, bytes: Bytes, from: Rank, to: Rank) -> Rc<Lowered> {
         let dimension = dimension(&self.sizes, from, to);
         let (exclusive, delay) = (self.is_exclusive(), self.message_delay);

@@ -1,9 +1,9 @@
-//! The communication of a step in worlds of messages: `links`, `flows` and `packets`.
+//! The communication of a step in network models of messages: `links`, `flows` and `packets`.
 //!
 //! Players are ranks, each with an executor. A collective among a process group's ranks is the chunks of a
 //! plan on the dimensions of its group, or on a graph the messages of one algorithm (`lowering`).
-//! All that is in flight shares the world, and so its links. A message of the job is one message of the
-//! world; in `links` one on each dimension on which its ranks differ, one after the other. On
+//! All that is in flight shares the network model, and so its links. A message of the job is one message of the
+//! network model; in `links` one on each dimension on which its ranks differ, one after the other. On
 //! dimensions a message waits in the queue of its port as stages do.
 //!
 //! Plans that need runs to be made, or to be chosen among, are run in `links` (`judged`).
@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_network::NetworkModel;
 use allrail_workload::StepGraph;
-use allrail_world::World;
 
 use crate::SimulateError;
 use crate::executors::{self, Cargo, Executors};
@@ -51,7 +51,7 @@ struct Way {
 pub struct RankCommunicator<'a> {
     lowering: Lowering<'a>,
     sharing: Communicators,
-    executors: Executors<Box<dyn World + 'a>>,
+    executors: Executors<Box<dyn NetworkModel + 'a>>,
     /// The players of each process group.
     members: Vec<Rc<[u32]>>,
     ways: BTreeMap<u64, Way>,
@@ -71,7 +71,7 @@ impl<'a> RankCommunicator<'a> {
         graph: &'a StepGraph,
         players: &'a Players,
         wiring: Wiring<'a>,
-        world: Box<dyn World + 'a>,
+        network_model: Box<dyn NetworkModel + 'a>,
         overhead: Time,
     ) -> Self {
         let settings = executors::Settings { overhead, ..wiring.settings() };
@@ -79,7 +79,7 @@ impl<'a> RankCommunicator<'a> {
         let npus: Vec<Rank> =
             players.ranks.iter().map(|rank| Rank(lowering.npu(*rank).0)).collect();
         Self {
-            executors: Executors::new(world, npus, lowering.dimensions(), settings),
+            executors: Executors::new(network_model, npus, lowering.dimensions(), settings),
             lowering,
             sharing: Communicators::default(),
             members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
@@ -93,7 +93,7 @@ impl<'a> RankCommunicator<'a> {
         }
     }
 
-    /// Carries alike steps as steady flows; only a world in which a message's bytes are on all its
+    /// Carries alike steps as steady flows; only a network model in which a message's bytes are on all its
     /// links at once (`flows`) gives the same times then.
     #[must_use]
     pub fn steady(mut self, latency: Latency<'a>) -> Self {
@@ -162,7 +162,7 @@ impl<'a> RankCommunicator<'a> {
         }
     }
 
-    /// How many messages the world has been given, and how many bytes.
+    /// How many messages the network model has been given, and how many bytes.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
         (self.executors.transfers(), self.executors.sent().sum::<f64>() as u64)
@@ -285,7 +285,7 @@ impl Communicator for RankCommunicator<'_> {
         let now = self.now.max(now);
         let dimensions = self.lowering.dimensions();
         let ranks = self.lowering.players.len().max(1) as f64;
-        let busy = self.executors.world().busy(now.max(Time::from_ps(1)));
+        let busy = self.executors.network_model().busy(now.max(Time::from_ps(1)));
         let time = |share: f64| Time::from_ps((share * now.as_ps() as f64) as u64);
         let mut sent = vec![0.0; dimensions];
         for (place, bytes) in self.executors.sent().enumerate() {
@@ -294,7 +294,7 @@ impl Communicator for RankCommunicator<'_> {
         let mut usage = Usage {
             busy: busy.map(|shares| shares.into_iter().map(time).collect()),
             sent: sent.into_iter().map(|bytes| bytes / ranks).collect(),
-            links: self.executors.world().link_seconds(),
+            links: self.executors.network_model().link_seconds(),
             active: self.active,
         };
         if self.open > 0 {

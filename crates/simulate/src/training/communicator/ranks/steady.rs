@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! time = L · bytes / rate + T(L),   T(k + 1) of a rank = max(T(k), T(k) of each sender + latency)
-//! added = max T(L) − max T(1),      the last step's latency being the world's own
+//! added = max T(L) − max T(1),      the last step's latency being the network model's own
 //! ```
 //!
 //! `T` is exact for messages that all take equally long to leave. So the time is that of message by

@@ -1,4 +1,4 @@
-//! What the world's ends are to the job's ranks, and what collectives are made of.
+//! What the network model's ends are to the job's ranks, and what collectives are made of.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use allrail_schedule::{Algorithms as Named, Request};
 use crate::executors;
 use crate::scenario::{Algorithms, GroupSchedule};
 
-/// What the world's ends are to the job's ranks, and what collectives are made of.
+/// What the network model's ends are to the job's ranks, and what collectives are made of.
 pub enum Wiring<'a> {
     /// NPUs of a graph, and one algorithm a collective.
     Graph {
