@@ -275,6 +275,8 @@ def _case(expected: Mapping[str, Any]) -> list[Row]:
 def _options(args: list[str]) -> dict[str, Any]:
     """ASTRA-sim's options as `read_case` takes them."""
     types: dict[str, Any] = {"num_passes": int, "network_model": str}
+    # The folder has the option's former name.
+    args = ["--network-model" if one == "--world" else one for one in args]
     pairs = zip(args[::2], args[1::2], strict=True)
     return {
         name: types.get(name, float)(value)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from allrail.measure.calibrate import judged as judging
 from allrail.measure.calibrate import network
 from allrail.measure.calibrate.fit import Piece
 from allrail.scenario.fabric import Library
@@ -131,7 +132,7 @@ def test_a_planted_error_of_the_rates_is_seen(halving, monkeypatch, factor):
 
 
 def test_a_planted_error_of_the_tables_fits_is_seen(halving, monkeypatch):
-    plain = network.fit
+    plain = judging.fit
 
     def halved(rows):
         made = plain(rows)
@@ -139,6 +140,6 @@ def test_a_planted_error_of_the_tables_fits_is_seen(halving, monkeypatch):
         return replace(made, pieces=tuple(pieces))
 
     monkeypatch.setattr(network, "fitted", lambda *_: halving)
-    monkeypatch.setattr(network, "fit", halved)
+    monkeypatch.setattr(judging, "fit", halved)
     missed = judged("stages of halving")
     assert any(one.startswith("median") for one in missed)

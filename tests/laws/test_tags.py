@@ -227,7 +227,7 @@ def test_what_only_names_a_tag_is_let_through_in_rust(line):
         'scenario = {"policy": "themis", "order": "planned"}',
         'if "priority" in row: pass',
         'names = {"halvingDoubling": "halving_doubling", "ring": "ring", "direct": "direct"}',
-        'if network model == "flows": pass',
+        'if network_model == "flows": pass',
         '"""Not `policy == "themis"`."""',
     ],
 )

@@ -117,7 +117,7 @@ def test_progress_of_a_long_run_never_goes_back():
 @pytest.mark.parametrize(
     ("change", "field", "told"),
     [
-        ({"worl": "dims"}, "worl", "mean `network_model`?"),
+        ({"network_mode": "dims"}, "network_mode", "mean `network_model`?"),
         ({"seed": -1}, "seed", "below 0"),
         ({"schedule": {"policy": "themiss"}}, "schedule.policy", "mean `themis`?"),
         ({"schedule": {"chunkss": 4}}, "schedule.chunkss", "mean `chunks`?"),

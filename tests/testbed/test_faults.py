@@ -31,6 +31,7 @@ from torch import nn  # noqa: E402
 import allrail.torch as art  # noqa: E402
 from allrail.base.errors import InputError  # noqa: E402
 from allrail.runtime.agreement import Agreement  # noqa: E402
+from allrail.torch import setup  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
@@ -371,8 +372,8 @@ def test_a_lost_rank_leaves_steps_mixed_or_undone(undo):
         model = mlp()
         optimizer = torch.optim.Adam(model.parameters())
         transport = native(rank)
-        grouping = art.Grouping
-        art.Grouping = lambda: grouping(pack=0)  # each parameter is stepped by itself
+        grouping = setup.Grouping
+        setup.Grouping = lambda: grouping(pack=0)  # each parameter is stepped by itself
         art.schedule(model, optimizer, transport=transport, undo=undo)
         train(model, optimizer)
         art.synchronize(model)

@@ -42,7 +42,7 @@ impl PlanFile {
         }
         for plan in &file.plans {
             plan.check()?;
-            if !NETWORK_MODELS.iter().any(|model| model.tag == plan.order_made_in) {
+            if NetworkModelKind::named(&plan.order_made_in).is_none() {
                 let known: Vec<&str> = NETWORK_MODELS.iter().map(|model| model.tag).collect();
                 return Err(field(
                     "plan.order_made_in",
@@ -72,7 +72,8 @@ impl PlanFile {
     /// The order in which dimensions serve stages, where a scenario asks for `order`.
     #[must_use]
     pub(crate) fn order(&self, order: Order, network_model: NetworkModelKind) -> Order {
-        let here = self.plans.iter().all(|plan| plan.order_made_in == network_model.tag());
+        let made_here = |made_in: &str| NetworkModelKind::named(made_in) == Some(network_model);
+        let here = self.plans.iter().all(|plan| made_here(&plan.order_made_in));
         self.free_order.filter(|_| here && order.keeps_to_plans()).unwrap_or(order)
     }
 

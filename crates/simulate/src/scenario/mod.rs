@@ -23,7 +23,7 @@ pub(crate) use crate::error::field;
 pub use collective::Collective;
 pub use messages::{Algorithms, AllToAll, MessageSettings};
 pub(crate) use network_model_kind::Network;
-pub use network_model_kind::{NETWORK_MODELS, NetworkModel, NetworkModelKind};
+pub use network_model_kind::{NETWORK_MODELS, NetworkModelEntry, NetworkModelKind};
 pub use placement::Placement;
 pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Schedule};
 pub use topology::Topology;

@@ -35,7 +35,7 @@ pub(crate) enum Network {
 }
 
 /// What there is to say of a network model.
-pub struct NetworkModel {
+pub struct NetworkModelEntry {
     /// Which.
     pub kind: NetworkModelKind,
     /// Its name in scenario files.
@@ -47,26 +47,26 @@ pub struct NetworkModel {
 }
 
 /// Every network model.
-pub const NETWORK_MODELS: &[NetworkModel] = &[
-    NetworkModel {
+pub const NETWORK_MODELS: &[NetworkModelEntry] = &[
+    NetworkModelEntry {
         kind: NetworkModelKind::Dims,
         tag: "dims",
         about: "each dimension is one server; the cost does not depend on the number of NPUs",
         network: Network::Dimensions,
     },
-    NetworkModel {
+    NetworkModelEntry {
         kind: NetworkModelKind::Links,
         tag: "links",
         about: "every link serves whole messages first come, first served, store and forward",
         network: Network::Links,
     },
-    NetworkModel {
+    NetworkModelEntry {
         kind: NetworkModelKind::Flows,
         tag: "flows",
         about: "messages share the links of a graph max-min fairly, over one path or several",
         network: Network::Graph(&flows::Model),
     },
-    NetworkModel {
+    NetworkModelEntry {
         kind: NetworkModelKind::Packets,
         tag: "packets",
         about: "input-queued switches with virtual channels, credits and adaptive routing",
@@ -75,11 +75,17 @@ pub const NETWORK_MODELS: &[NetworkModel] = &[
 ];
 
 impl NetworkModelKind {
-    fn model(self) -> &'static NetworkModel {
+    fn model(self) -> &'static NetworkModelEntry {
         NETWORK_MODELS
             .iter()
             .find(|model| model.kind == self)
             .expect("every network model is listed")
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        NETWORK_MODELS.iter().find(|model| model.tag == name).map(|model| model.kind)
     }
 
     /// The tag in scenario files.
