@@ -13,7 +13,8 @@
 //! - [`algorithms`]: which algorithm each dimension runs. [`choose`](mod@choose): by size.
 //! - [`Request`]: what is to be planned. [`scheduled`]: its stages and their times. [`planner`]: from one to a
 //!   [`allrail_collective::CollectivePlan`].
-//! - [`bound`]: what no schedule can beat. [`cuts`]: the same on any graph.
+//! - [`bound`]: what no schedule can beat. [`cuts`]: the same on any graph. [`trees`]: what
+//!   reaches it there.
 
 pub mod algorithms;
 pub mod bound;
@@ -32,6 +33,7 @@ pub mod room;
 pub mod scheduled;
 pub mod signature;
 pub mod tensor;
+pub mod trees;
 
 pub use algorithms::{Algorithms, Choice};
 pub use chunk::ChunkScheduler;

@@ -8,7 +8,7 @@ use super::network::Network;
 
 /// What a node can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Supply {
+pub(crate) enum Supply {
     /// This much, in scaled units.
     Limited(u128),
     /// Whatever is asked for.
@@ -18,7 +18,7 @@ pub(super) enum Supply {
 const FAR: u32 = u32::MAX;
 
 /// A network whose arcs have `scale` times their capacity, and what its nodes can give.
-pub(super) struct Flow<'n> {
+pub(crate) struct Flow<'n> {
     network: &'n Network,
     scale: u128,
     supplies: Vec<Supply>,
@@ -35,7 +35,7 @@ pub(super) struct Flow<'n> {
 }
 
 impl<'n> Flow<'n> {
-    pub(super) fn new(network: &'n Network, supplies: Vec<Supply>) -> Self {
+    pub(crate) fn new(network: &'n Network, supplies: Vec<Supply>) -> Self {
         let nodes = network.nodes();
         let mut flow = Self {
             network,
@@ -57,14 +57,14 @@ impl<'n> Flow<'n> {
     }
 
     /// Gives every arc `scale` times its capacity.
-    pub(super) fn rescale(&mut self, scale: u128) {
+    pub(crate) fn rescale(&mut self, scale: u128) {
         self.scale = scale;
         let network = self.network;
         self.left = (0..network.arcs()).map(|arc| network.capacity(arc) * scale).collect();
     }
 
     /// Sets what a node can give.
-    pub(super) fn give(&mut self, node: u32, supply: Supply) {
+    pub(crate) fn give(&mut self, node: u32, supply: Supply) {
         self.supplies[node as usize] = supply;
         self.spare[node as usize] = match supply {
             Supply::Limited(most) => most,
@@ -73,7 +73,7 @@ impl<'n> Flow<'n> {
     }
 
     /// How much of `wanted` reaches `sink`. Where it is less, [`Flow::cut_off`] is the set that keeps the rest out.
-    pub(super) fn reach(&mut self, sink: u32, wanted: u128) -> u128 {
+    pub(crate) fn reach(&mut self, sink: u32, wanted: u128) -> u128 {
         self.put_back();
         let mut got = 0;
         while got < wanted {
@@ -85,7 +85,7 @@ impl<'n> Flow<'n> {
 
     /// After [`Flow::reach`] got less than was wanted: the nodes from which something more could have come, the sink
     /// among them. What enters them is full, and what they can give is given.
-    pub(super) fn cut_off(&self) -> &[u32] {
+    pub(crate) fn cut_off(&self) -> &[u32] {
         &self.reached
     }
 

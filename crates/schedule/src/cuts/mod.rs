@@ -31,6 +31,7 @@ pub mod shared;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 
+pub(crate) use flow::{Flow, Supply};
 pub use network::{Network, Pair};
 pub use rooted::gather;
 

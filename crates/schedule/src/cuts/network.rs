@@ -51,6 +51,14 @@ impl Network {
         let mut pairs: Vec<Pair> = pairs.into_iter().map(Pair::sorted).collect();
         pairs.sort_by_key(|pair| (pair.ends, pair.latency));
         let unit = pairs.iter().flat_map(|pair| pair.rates).fold(0, gcd).max(1);
+        let in_units =
+            |pair: &Pair| (pair.ends, pair.rates.map(|rate| u128::from(rate / unit)), pair.latency);
+        let pairs: Vec<_> = pairs.iter().map(in_units).collect();
+        Self::of_sorted(nodes, &pairs, unit)
+    }
+
+    /// From pairs in rising order of their ends, which rise themselves.
+    fn of_sorted(nodes: usize, pairs: &[([u32; 2], [u128; 2], Time)], unit: u64) -> Self {
         let mut network = Self {
             heads: Vec::new(),
             capacities: Vec::new(),
@@ -60,18 +68,17 @@ impl Network {
             unit,
         };
         let mut last = None;
-        for pair in &pairs {
-            let [a, b] = pair.ends;
-            if last.replace(pair.ends) != Some(pair.ends) {
+        for ([a, b], rates, latency) in pairs {
+            if last.replace([a, b]) != Some([a, b]) {
                 network.heads.extend([b, a]);
                 network.capacities.extend([0, 0]);
-                network.latencies.extend([pair.latency; 2]);
-                network.starts[a as usize + 1] += 1;
-                network.starts[b as usize + 1] += 1;
+                network.latencies.extend([latency; 2]);
+                network.starts[*a as usize + 1] += 1;
+                network.starts[*b as usize + 1] += 1;
             }
             let forwards = network.capacities.len() - 2;
-            for (way, rate) in pair.rates.into_iter().enumerate() {
-                network.capacities[forwards + way] += u128::from(rate / unit);
+            for (way, rate) in rates.iter().enumerate() {
+                network.capacities[forwards + way] += rate;
             }
         }
         for node in 0..nodes {
@@ -85,6 +92,20 @@ impl Network {
             *place += 1;
         }
         network
+    }
+
+    /// From whole capacities of links; those with the same ends are added up.
+    pub(crate) fn of_capacities(
+        nodes: usize,
+        links: impl IntoIterator<Item = ([u32; 2], u128)>,
+    ) -> Self {
+        let pairs = links.into_iter().map(|([from, to], capacity)| {
+            let rates = if from <= to { [capacity, 0] } else { [0, capacity] };
+            ([from.min(to), from.max(to)], rates, Time::ZERO)
+        });
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_unstable_by_key(|(ends, ..)| *ends);
+        Self::of_sorted(nodes, &pairs, 1)
     }
 
     /// The same with every arc turned round.

@@ -18,4 +18,5 @@ mod tensor_parameters;
 mod tensor_policies;
 mod tensor_theorem;
 mod themis;
+mod trees;
 mod whole_last;

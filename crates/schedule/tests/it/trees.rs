@@ -1,0 +1,96 @@
+//! Spanning trees that carry an all-gather at the bound: on drawn networks, and by hand.
+
+use std::collections::BTreeSet;
+
+use allrail_core::Time;
+use allrail_schedule::cuts::{Network, Pair, gather};
+use allrail_schedule::trees::{Forest, NoTrees, forest};
+use proptest::prelude::*;
+
+fn network(nodes: usize, ends: &[(u32, u32, u64)]) -> Network {
+    let pair = |&(a, b, rate)| Pair { ends: [a, b], rates: [rate, rate], latency: Time::ZERO };
+    Network::new(nodes, ends.iter().map(pair))
+}
+
+/// Every tree spans, every root's copies are all there, and no arc has more than it carries in the least time.
+fn check(network: &Network, members: &[u32], forest: &Forest) {
+    let mut loads = vec![0u128; network.arcs() as usize];
+    for &root in members {
+        let trees = forest.trees.iter().filter(|tree| tree.root == root);
+        assert_eq!(trees.map(|tree| tree.multiplicity).sum::<u128>(), forest.copies, "of {root}");
+    }
+    for tree in &forest.trees {
+        let mut has = BTreeSet::from([tree.root]);
+        for edge in &tree.edges {
+            assert!(has.contains(&edge.from) && has.insert(edge.to), "{edge:?} of {tree:?}");
+            let copies: u128 = edge.paths.iter().map(|path| path.multiplicity).sum();
+            assert_eq!(copies, tree.multiplicity, "{edge:?}");
+            for path in &edge.paths {
+                let mut at = edge.from;
+                for &arc in &path.arcs {
+                    assert_eq!(network.tail(arc), at, "{edge:?}");
+                    at = network.head(arc);
+                    loads[arc as usize] += path.multiplicity;
+                }
+                assert_eq!(at, edge.to, "{edge:?}");
+            }
+        }
+        assert_eq!(has, members.iter().copied().collect(), "{tree:?}");
+    }
+    let worst = gather(network, members).expect("joined");
+    let [numerator, denominator] = forest.per_unit;
+    for arc in 0..network.arcs() {
+        let most = network.capacity(arc) * numerator;
+        assert!(loads[arc as usize] * denominator <= most, "arc {arc}: {loads:?}");
+        // And that is the bound: a copy takes 1 / (N * copies) of the result.
+        assert_eq!(numerator * worst.capacity, denominator * worst.members * forest.copies);
+    }
+}
+
+#[test]
+fn on_a_switch_all_send_to_all() {
+    let star = network(4, &[(0, 3, 1), (1, 3, 1), (2, 3, 1)]);
+    let found = forest(&star, &[0, 1, 2]).expect("joined");
+    check(&star, &[0, 1, 2], &found);
+    assert!(found.trees.iter().all(|tree| tree.edges.len() == 2));
+}
+
+#[test]
+fn two_rings_of_a_torus_less_a_cable() {
+    let at = |row: u32, column: u32| row % 4 * 4 + column % 4;
+    let cables = (0..4).flat_map(|row| (0..4).map(move |column| (row, column)));
+    let cables = cables.flat_map(|(row, column)| {
+        [(at(row, column), at(row, column + 1), 50), (at(row, column), at(row + 1, column), 50)]
+    });
+    let torus = network(16, &cables.skip(1).collect::<Vec<_>>());
+    let members: Vec<u32> = (0..16).collect();
+    check(&torus, &members, &forest(&torus, &members).expect("joined"));
+}
+
+#[test]
+fn what_has_no_trees_says_why() {
+    let parts = network(4, &[(0, 1, 1), (2, 3, 1)]);
+    assert_eq!(forest(&parts, &[0, 1, 2, 3]), Err(NoTrees::Apart));
+    let pair = |ends, rates| Pair { ends, rates, latency: Time::ZERO };
+    let lopsided = Network::new(3, [pair([0, 2], [1, 2]), pair([1, 2], [1, 1])]);
+    assert_eq!(forest(&lopsided, &[0, 1]), Err(NoTrees::Lopsided(2)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn trees_reach_the_bound_of_any_network(
+        nodes in 3u32..10,
+        others in 0u32..5,
+        path in prop::collection::vec(1u64..=6, 9),
+        more in prop::collection::vec((0u32..10, 1u32..10, 1u64..=6), 0..16),
+    ) {
+        let members: Vec<u32> = (0..nodes.saturating_sub(others).max(2)).collect();
+        let path = (1..nodes).zip(&path).map(|(node, rate)| (node - 1, node, *rate));
+        let more = more.iter().map(|(a, by, rate)| (a % nodes, (a + by) % nodes, *rate));
+        let cables: Vec<_> = path.chain(more.filter(|(a, b, _)| a != b)).collect();
+        let network = network(nodes as usize, &cables);
+        check(&network, &members, &forest(&network, &members).expect("joined"));
+    }
+}
