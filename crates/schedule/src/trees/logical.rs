@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Path;
+use super::carried::Path;
 use crate::cuts::Network;
 
 /// Whole capacities between nodes, and what each is made of.

@@ -11,8 +11,8 @@
 //!
 //! So many copies take the step, the others stay where they are as a batch of their own.
 
+use super::carried::{Edge, Tree};
 use super::logical::Logical;
-use super::{Edge, Tree};
 use crate::cuts::{Flow, Network, Supply};
 
 struct Batch {

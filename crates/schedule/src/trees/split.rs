@@ -5,7 +5,7 @@
 //! the node out or the other neighbour, and from no others. So `γ` is what those sets have to spare, and each is the
 //! smallest cut between some nodes.
 
-use super::NoTrees;
+use super::carried::NoTrees;
 use super::logical::Logical;
 use crate::cuts::{Flow, Network, Supply};
 
