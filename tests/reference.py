@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,11 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 REFERENCE = folder()
+
+
+def options_of(case: Mapping[str, Any]) -> list[str]:
+    """The options of one of ASTRA-sim's sample cases, by their names of today."""
+    return ["--network-model" if word == "--world" else word for word in case["args"]]
 
 
 def why_skipped(name: str) -> str:

@@ -96,9 +96,7 @@ def _astra_sim(samples: Path) -> Iterator[Case]:
     for one in json.loads(expected.read_text(encoding="utf-8"))["cases"]:
         files = {kind: samples / one[kind] for kind in ("network", "system", "workload")}
         options = [word for kind, path in files.items() for word in (f"--{kind}", path.name)]
-        # The folder has the option's former name.
-        given = ("--network-model" if word == "--world" else word for word in one["args"])
-        command = ("simulate", "--astra-sim", *options, *given)
+        command = ("simulate", "--astra-sim", *options, *reference.options_of(one))
         yield Case(
             f"reference/astra-sim/{one['name'].replace('/', ' ')}",
             (command,),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference import REFERENCE, why_skipped
+from reference import REFERENCE, options_of, why_skipped
 
 EXPECTED = "astra-sim/expected.json"
 
@@ -20,12 +20,10 @@ def pytest_generate_tests(metafunc) -> None:
         metafunc.parametrize("astra_case", [pytest.param(None, marks=skip)])
         return
     tree = json.loads((REFERENCE / EXPECTED).read_text())
-    # The folder has the option's former name.
-    now = {"--world": "--network-model"}
     cases = [
         {
             **case,
-            "args": [now.get(one, one) for one in case["args"]],
+            "args": options_of(case),
             "folder": REFERENCE / "astra-sim",
         }
         for case in tree["cases"]
