@@ -1,6 +1,7 @@
 //! Collective algorithms: what every rank sends and receives, proved right (for sizes of tests, and of plans up to 1,024 ranks), and how long it takes.
 //!
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
+//! - [`dataflow`]: which of a program's messages wait for which.
 //! - [`steps`]: what network models need of it: who sends how much to whom in each step.
 //! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
 //! - [`msccl`]: programs of MSCCL, read, proved, and laid out as algorithms of a user's own.
@@ -15,6 +16,7 @@
 
 pub mod algorithm;
 mod charge;
+pub mod dataflow;
 pub mod error;
 pub mod grid;
 pub mod hierarchical;
@@ -30,10 +32,12 @@ pub mod sizes;
 pub mod steps;
 mod unaware;
 pub mod verify;
+mod waits;
 pub mod window;
 mod wired;
 
 pub use algorithm::{Algorithm, Alike, Cost, LinkTime, OnLinks, Pattern};
+pub use dataflow::Dataflow;
 pub use error::CollectiveError;
 pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};

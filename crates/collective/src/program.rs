@@ -1,12 +1,30 @@
 //! The common form of every algorithm: per rank, a list of steps of sends and receives.
 //!
 //! A rank's buffer is divided into `blocks` equal blocks (padded, as NCCL's and PyTorch's
-//! reduce-scatter are). A rank starts the sends of step `k` when all receives of its steps before
-//! `k` have arrived; what a send carries is what its blocks held before any receive of that step.
+//! reduce-scatter are). What a send carries is what its blocks held before any receive of its step.
 //! A message that leaves in the sender's step `k` is awaited in the receiver's step `k`: both count
 //! the same steps, so a rank with nothing to do in a step has an empty one.
+//!
+//! What a send waits for is the program's [`Waits`]. Sums are made in the order of steps, and within one of the
+//! receives, whatever comes first: neither changes what a rank has at the end.
 
 use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the sends of a rank wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "what sends wait for"))]
+pub enum Waits {
+    /// All receives of the steps before.
+    #[default]
+    Steps,
+    /// The receives before that touch their own blocks. From one rank to another, those that may leave do so one
+    /// after the other, chunk by chunk, and within a chunk in the order of their steps.
+    Blocks,
+}
 
 /// Blocks of a buffer, in the order in which a message carries them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +145,8 @@ pub struct Program {
     pub ranks: u32,
     /// Into how many equal blocks a buffer is divided.
     pub blocks: u32,
+    /// What sends wait for.
+    pub waits: Waits,
     /// `steps[rank][k]`; all ranks have the same number of steps.
     pub steps: Vec<Vec<Step>>,
 }
@@ -135,7 +155,8 @@ impl Program {
     /// A program of `steps` empty steps per rank.
     #[must_use]
     pub fn empty(ranks: u32, blocks: u32, steps: usize) -> Self {
-        Self { ranks, blocks, steps: vec![vec![Step::default(); steps]; ranks as usize] }
+        let steps = vec![vec![Step::default(); steps]; ranks as usize];
+        Self { ranks, blocks, waits: Waits::Steps, steps }
     }
 
     /// Adds one message to step `step`: `source`'s blocks `from` arrive in `destination`'s blocks

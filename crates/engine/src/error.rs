@@ -44,6 +44,12 @@ pub enum Broken {
         /// How many are over.
         over: u64,
     },
+    /// A message has come that is not awaited.
+    #[error("message {number} of a stage has come, and is not awaited")]
+    Unawaited {
+        /// Its number.
+        number: u32,
+    },
     /// A setting with which an engine cannot run.
     #[error("`{field}` is `{value}`: {why}")]
     Setting {

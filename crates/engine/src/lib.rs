@@ -3,7 +3,8 @@
 //!
 //! - [`executor`]: the chunks of collectives on the ports (dimensions) of one rank, or of one class of
 //!   ranks that are alike. It says which stage runs next.
-//! - [`StageRun`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
+//! - [`StageRun`]: the steps of a stage on one rank: which sends may leave, what is still awaited. [`DataflowRun`]:
+//!   the same where a message waits for its own blocks only.
 //! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame
 //!   is whose, which may be combined now, and the elements that it carries; [`signature_hash`]: what an
 //!   operation is, in 8 bytes of every frame, and [`asked`] for.
@@ -18,6 +19,7 @@
 pub mod asked;
 pub mod chunk_run;
 mod closed;
+mod dataflow_run;
 pub mod engine;
 pub mod error;
 pub mod executor;
@@ -31,6 +33,7 @@ pub mod stages;
 
 pub use asked::Asked;
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
+pub use dataflow_run::DataflowRun;
 pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;
 pub use executor::Executor;

@@ -33,7 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Cost, OnLinks, named};
-use crate::program::{Blocks, Combine};
+use crate::program::{Blocks, Combine, Waits};
 use crate::verify::{matching, verify};
 use crate::{CollectiveError, Operation, Program, SizeRange};
 
@@ -55,9 +55,17 @@ pub struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SizeRange")]
     pub sizes: Option<SizeRange>,
-    /// The messages of each step. A rank sends those of a step when all that it receives in the steps before
-    /// has come.
+    /// What the messages that a rank sends wait for: `steps`, all that it receives in the steps before;
+    /// `blocks`, only what it receives of the blocks that they carry.
+    #[serde(default, skip_serializing_if = "is_steps")]
+    #[schemars(extend("default" = Waits::Steps))]
+    pub waits: Waits,
+    /// The messages of each step.
     pub steps: Vec<Vec<Message>>,
+}
+
+fn is_steps(waits: &Waits) -> bool {
+    *waits == Waits::Steps
 }
 
 /// A message of a program.
@@ -133,7 +141,7 @@ impl Own {
     }
 
     fn read(name: &str, written: Written) -> Result<Self, CollectiveError> {
-        let Written { operation, ranks, blocks, sizes, steps } = written;
+        let Written { operation, ranks, blocks, sizes, waits, steps } = written;
         let wrong = |why: String| CollectiveError::Program { name: name.to_owned(), why };
         let size = u64::from(ranks) * u64::from(blocks).max(steps.len() as u64);
         if size > MOST {
@@ -146,7 +154,7 @@ impl Own {
             );
             return Err(wrong(why));
         }
-        let mut program = Program::empty(ranks, blocks, steps.len());
+        let mut program = Program { waits, ..Program::empty(ranks, blocks, steps.len()) };
         for (step, messages) in steps.into_iter().enumerate() {
             for Message { from, to, blocks: list, into, adds } in messages {
                 if from >= ranks || to >= ranks || from == to {
@@ -177,7 +185,7 @@ impl Own {
     /// As files have it.
     #[must_use]
     pub fn written(&self) -> Written {
-        let Program { ranks, blocks, .. } = self.program;
+        let Program { ranks, blocks, waits, .. } = self.program;
         let steps = (0..self.program.step_count()).map(|step| {
             let matched = matching::messages(&self.program, step).expect("it is proved");
             let message = |one: matching::Message<'_>| {
@@ -194,13 +202,25 @@ impl Own {
             matched.into_iter().map(message).collect()
         });
         let steps = steps.collect();
-        Written { operation: self.operation, ranks, blocks, sizes: self.sizes, steps }
+        Written { operation: self.operation, ranks, blocks, sizes: self.sizes, waits, steps }
     }
 
     /// What it does.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.operation
+    }
+
+    /// Into how many blocks it divides a buffer.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.program.blocks
+    }
+
+    /// How many messages it has.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// The sizes of a collective that it is for, if not any.
@@ -368,6 +388,13 @@ impl OwnPrograms {
                 other => other,
             }),
         }
+    }
+
+    /// These and another.
+    #[must_use]
+    pub fn with(mut self, own: Arc<Own>) -> Self {
+        self.0.insert(own.name.clone(), own);
+        self
     }
 
     /// Those that are among `names`.

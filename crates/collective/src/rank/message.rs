@@ -7,6 +7,7 @@ use allrail_core::DimensionId;
 
 use crate::Operation;
 use crate::program::Combine;
+use crate::waits::Lists;
 
 /// What a message is for the rank whose plan it stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,21 +66,6 @@ pub struct Step<'a> {
     pub sends: &'a [Message],
     /// In the order in which they are combined where they touch the same elements.
     pub receives: &'a [Message],
-}
-
-/// Lists of places, one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lists {
-    /// Where the list of each message begins; one more at the end.
-    pub(super) starts: Vec<u32>,
-    pub(super) places: Vec<u32>,
-}
-
-impl Lists {
-    pub(super) fn of(&self, place: u32) -> &[u32] {
-        let at = |place: u32| self.starts[place as usize] as usize;
-        &self.places[at(place)..at(place + 1)]
-    }
 }
 
 /// The messages of chunks that are alike but for where they begin.

@@ -113,7 +113,6 @@ mod buffer;
 mod cells;
 mod line;
 mod message;
-mod order;
 mod planner;
 mod plans;
 mod shape;

@@ -8,9 +8,9 @@ use allrail_core::DimensionId;
 use super::cells::{Axis, Cells, Layout, push, slice};
 use super::line::{Line, LineMessage};
 use super::message::{Action, Message, Shape, Stage};
-use super::order::order;
 use crate::Operation;
 use crate::program::Combine;
+use crate::waits::{Touch, waits};
 
 /// A stage of a chunk on one rank, before it is known how many elements the chunk has.
 #[derive(Clone, Debug)]
@@ -82,7 +82,11 @@ impl Route {
                 cells.axes.iter_mut().filter(|a| a.dimension == here).for_each(|a| a.own = own);
             }
         }
-        let (before, after) = order(&messages, &ranges);
+        let touched = messages.iter().map(|message| Touch {
+            sends: message.action == Action::Send,
+            ranges: &ranges[message.ranges.start as usize..message.ranges.end as usize],
+        });
+        let (before, after) = waits(touched, &ranges);
         let may_wait = |message: &&Message| {
             let waits_for = before.of(message.place);
             match message.action {

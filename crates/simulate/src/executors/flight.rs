@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use allrail_collective::Pace;
+use allrail_collective::{Pace, StageRef};
 use allrail_core::Time;
-use allrail_engine::{CollectiveId, Run, StageRun};
+use allrail_engine::{CollectiveId, DataflowRun, Run, StageRun, StageTask};
 
-use super::lowered::{Lowered, StageTimes};
+use super::lowered::{Carried, Lowered, StageTimes};
 
 /// Something carried: a collective on its ranks, or a message.
 pub(super) struct Flight {
@@ -23,6 +23,8 @@ pub(super) struct Flight {
     pub(super) tag: u64,
     pub(super) communicator: u32,
     pub(super) priority: i64,
+    /// How many had begun before it.
+    pub(super) begun: u64,
     /// Before the first byte of its first chunk.
     pub(super) overhead: Time,
     /// Whether its sender is told that it has left.
@@ -37,6 +39,20 @@ impl Flight {
     pub(super) fn place(&self, position: u32, chunk: u32) -> usize {
         (position * self.lowered.chunks() + chunk) as usize
     }
+
+    /// The stage of a chunk in which a transfer's step is, at a position.
+    pub(super) fn task_of(&self, position: u32, chunk: u32, step: u64) -> Option<&StageTask> {
+        let stages = self.lowered.stages(position);
+        let tasks = stages.chunk(chunk);
+        let tasks = &stages.tasks()[tasks.start as usize..tasks.end as usize];
+        match &self.lowered.carried {
+            Carried::Stages(_) => tasks.iter().find(|task| u64::from(task.stage) == step),
+            Carried::Messages(steps) => tasks
+                .iter()
+                .rev()
+                .find(|task| steps.first(StageRef { chunk, stage: task.stage }) <= step),
+        }
+    }
 }
 
 /// A chunk on one rank.
@@ -50,6 +66,18 @@ pub(super) struct Chunk {
     pub(super) expected: u32,
     /// Under a window: which of its messages have left.
     pub(super) pace: Option<Box<Pace>>,
+    /// Where messages wait for their own blocks only, and whether such a stage runs.
+    pub(super) messages: Option<Box<Messages>>,
+    pub(super) running: bool,
+}
+
+/// A chunk's messages on one rank, where each waits for its own blocks only.
+#[derive(Clone, Default)]
+pub(super) struct Messages {
+    /// Of the stage that runs.
+    pub(super) run: DataflowRun,
+    /// The numbers, counted through the chunk's stages, of what has come for a stage that was not chosen yet.
+    pub(super) early: Vec<u64>,
 }
 
 /// A transfer of a network model, as its tag says.
@@ -158,6 +186,8 @@ pub(super) enum Inner {
     Send { flight: u32, position: u32, chunk: u32 },
     /// Under a window: a message that has come is reduced.
     Reduced { flight: u32, position: u32, chunk: u32 },
+    /// A message that has come is combined.
+    Combined { flight: u32, position: u32, at: StageRef, number: u32 },
     /// A stage is over.
     StageOver { flight: u32, position: u32, chunk: u32 },
     /// A port of `dims` is free.

@@ -5,6 +5,7 @@ use allrail_core::Time;
 use allrail_network::NetworkModel;
 
 use super::flight::{AFTER, Departure, Going, Inner};
+use super::link_queues::LinkQueues;
 use super::lowered::Carried;
 use super::{Event, Executors};
 
@@ -47,14 +48,14 @@ impl<W: NetworkModel> Executors<W> {
         while self.ready.is_empty() {
             let next = self.soonest().filter(|(time, _)| *time < limit);
             match next {
-                Some((time, source)) if self.unsettled.is_empty() || time == now => {
+                Some((time, source)) if self.is_settled() || time == now => {
                     if time > now && self.events >= last {
                         break;
                     }
                     now = time;
                     self.take(now, source);
                 }
-                _ if !self.unsettled.is_empty() => self.settle(now),
+                _ if !self.is_settled() => self.settle(now),
                 _ => break,
             }
         }
@@ -101,6 +102,7 @@ impl<W: NetworkModel> Executors<W> {
             events.extend(self.network_model.next_event(now).map(|(_, event)| event));
         }
         events.sort_by_key(|event| match *event {
+            allrail_network::Event::Sent { tag } if LinkQueues::is_link(tag) => (0, 0),
             allrail_network::Event::Sent { tag } => (self.departure(tag).port, 0),
             allrail_network::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
         });
@@ -119,17 +121,7 @@ impl<W: NetworkModel> Executors<W> {
     fn port_of(&self, going: Going) -> u32 {
         let flight = &self.flights[self.slots.flight(going.slot) as usize];
         let chunk = going.slot - flight.first_slot;
-        let stages = flight.lowered.stages(going.position);
-        let tasks = stages.chunk(chunk);
-        let tasks = &stages.tasks()[tasks.start as usize..tasks.end as usize];
-        let task = match &flight.lowered.carried {
-            Carried::Stages(_) => tasks.iter().find(|task| task.stage == going.step),
-            Carried::Messages(steps) => tasks.iter().rev().find(|task| {
-                let at = StageRef { chunk, stage: task.stage };
-                steps.first(at) <= u64::from(going.step)
-            }),
-        };
-        task.map_or(0, |task| task.port)
+        flight.task_of(going.position, chunk, u64::from(going.step)).map_or(0, |task| task.port)
     }
 
     fn hear(&mut self, now: Time, event: allrail_network::Event) {
@@ -144,6 +136,10 @@ impl<W: NetworkModel> Executors<W> {
                 }
             }
             allrail_network::Event::Sent { tag } => {
+                if let Some(message) = self.links.left(tag) {
+                    self.left_link(now, message);
+                    return;
+                }
                 let Departure { actor, port, told, of } = self.departure(tag);
                 if told {
                     let tag = self.flights[of as usize].tag;
@@ -177,7 +173,15 @@ impl<W: NetworkModel> Executors<W> {
             Carried::Stages(_) => {
                 self.stage_over(now, id, position, StageRef { chunk, stage: step });
             }
-            Carried::Messages(_) => {
+            Carried::Messages(steps) => {
+                if steps.has_dataflow()
+                    && let Some(task) = flight.task_of(position, chunk, u64::from(step))
+                    && let at = (StageRef { chunk, stage: task.stage })
+                    && steps.dataflow(position, at).is_some()
+                {
+                    self.dataflow_arrival(now, id, position, at, u64::from(step));
+                    return;
+                }
                 let place = flight.place(position, chunk);
                 let run = &mut flight.chunks[place].run;
                 run.arrived(u64::from(step)).expect("a network model delivers a message once");
@@ -205,6 +209,9 @@ impl<W: NetworkModel> Executors<W> {
             }
             Inner::Reduced { flight, position, chunk } => {
                 self.reduced(now, flight, position, chunk);
+            }
+            Inner::Combined { flight, position, at, number } => {
+                self.combined(now, flight, position, at, number);
             }
             Inner::StageOver { flight, position, chunk } => {
                 let (_, at, _) = self.running(flight, position, chunk);

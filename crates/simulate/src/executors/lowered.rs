@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use allrail_collective::dataflow::RankMessages;
 use allrail_collective::{Pace, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_engine::Stages;
@@ -49,6 +50,32 @@ pub trait MessageSteps {
     fn pace(&self, at: StageRef) -> Option<Pace> {
         let _ = at;
         None
+    }
+
+    /// Whether any stage's messages wait for their own blocks only.
+    fn has_dataflow(&self) -> bool {
+        false
+    }
+
+    /// Where a stage's messages wait for their own blocks only: a position's; else those of a step wait for the
+    /// steps before.
+    fn dataflow(&self, position: u32, at: StageRef) -> Option<&RankMessages> {
+        let _ = (position, at);
+        None
+    }
+
+    /// A message that a position sends in a stage of [dataflow](Self::dataflow), by its number.
+    ///
+    /// # Panics
+    /// The stage is none.
+    fn message(&self, position: u32, at: StageRef, number: u32) -> Outgoing {
+        unreachable!("position {position} has no message {number} of its own in {at:?}")
+    }
+
+    /// How long a position takes to combine a message that it has received in such a stage.
+    fn combining(&self, position: u32, at: StageRef, number: u32) -> Time {
+        let _ = (position, at, number);
+        Time::ZERO
     }
 
     /// How long a position reduces what it has received in a step, before the next begins.

@@ -16,9 +16,11 @@
 //! a message has come      = when the network model delivers it + message overhead
 //! ```
 
+mod dataflow;
 mod flight;
 mod going;
 mod handed;
+mod link_queues;
 pub(crate) mod lowered;
 pub(crate) mod paced;
 pub(crate) mod plan_messages;
@@ -38,6 +40,7 @@ use allrail_network::NetworkModel;
 use allrail_schedule::{ActiveChunks, Order};
 
 use flight::{AFTER, BEFORE, Chunk, Flight, Inner, Port, Slots};
+use link_queues::LinkQueues;
 use lowered::{Carried, Lowered, Outgoing};
 use send_ahead::SendAhead;
 
@@ -149,7 +152,12 @@ pub(crate) struct Executors<W> {
     timers: EventQueue<Inner>,
     ready: VecDeque<(Time, Event)>,
     unsettled: Vec<u32>,
+    /// Messages that wait for links, where each waits for its own blocks only.
+    links: LinkQueues,
+    /// How many flights have begun.
+    begun: u64,
     outgoing: Vec<Outgoing>,
+    may_leave: Vec<u32>,
     spans: Vec<StageSpan>,
     transfers: u64,
     stages_over: u64,
@@ -187,7 +195,10 @@ impl<W: NetworkModel> Executors<W> {
             timers: EventQueue::new(),
             ready: VecDeque::new(),
             unsettled: Vec::new(),
+            links: LinkQueues::default(),
+            begun: 0,
             outgoing: Vec::new(),
+            may_leave: Vec::new(),
             spans: Vec::new(),
             transfers: 0,
             stages_over: 0,
@@ -266,6 +277,7 @@ impl<W: NetworkModel> Executors<W> {
                 tag,
                 communicator,
                 priority,
+                begun: 0,
                 overhead,
                 tell_left,
                 ids: Vec::new(),
@@ -289,6 +301,8 @@ impl<W: NetworkModel> Executors<W> {
 
     fn begin(&mut self, now: Time, id: u32) {
         let members = Rc::clone(&self.flights[id as usize].members);
+        self.flights[id as usize].begun = self.begun;
+        self.begun += 1;
         for (position, member) in (0u32..).zip(members.iter()) {
             let flight = &mut self.flights[id as usize];
             let stages = flight.lowered.stages(position);
@@ -361,6 +375,12 @@ impl<W: NetworkModel> Executors<W> {
                 break;
             }
         }
+        self.settle_links(now);
+    }
+
+    /// Whether nobody has anything to choose.
+    fn is_settled(&self) -> bool {
+        self.unsettled.is_empty() && self.links.are_settled()
     }
 
     /// In `dims`, where the network model does not say when a port is free: a port that an executor awaits is

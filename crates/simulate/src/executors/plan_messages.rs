@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
+use allrail_collective::dataflow::{Does, RankMessages};
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::{ChunkPlan, scattered_at_start};
 use allrail_collective::program::{Combine, Receive};
-use allrail_collective::{CollectivePlan, Operation, Pace, Pattern, Program, Stage, StageRef};
+use allrail_collective::{
+    CollectivePlan, Dataflow, Operation, Pace, Pattern, Program, Stage, StageRef,
+};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
@@ -18,7 +21,7 @@ use allrail_schedule::Order;
 use allrail_schedule::evaluate::Work;
 
 use super::lowered::{Carried, Lowered, MessageSteps, Outgoing};
-use super::programs::{Programs, too_large};
+use super::programs::{Made, Programs, too_large};
 use crate::SimulateError;
 use crate::scenario::NetworkModelKind;
 
@@ -58,6 +61,8 @@ pub(crate) fn check_fabric(
 /// One stage of one chunk, ready to be expanded.
 struct Expanded {
     program: Arc<Program>,
+    /// Where its messages wait for their own blocks only.
+    dataflow: Option<Arc<Dataflow>>,
     dimension: usize,
     /// Bytes of one block of the program.
     block: Bytes,
@@ -253,9 +258,13 @@ impl PlanMessages {
                 let Stage { operation, dimension } = stage;
                 let on = fabric.dimension(dimension);
                 let field = || format!("fabric.dimensions[{}].size", ports[dimension.index()]);
-                let program = programs.get(plan, stage, (on.kind, on.size), field)?;
+                let Made { program, dataflow } =
+                    programs.get(plan, stage, (on.kind, on.size), field)?;
                 let outside = scattered.without(dimension);
-                let steps = program.step_count() as u64;
+                let steps = match &dataflow {
+                    Some(dataflow) => u64::from(dataflow.most()),
+                    None => program.step_count() as u64,
+                };
                 let known = plan.algorithm(dimension)?.on_links(on.kind, operation, on.size);
                 let everyone = known.unaware == Some(Pattern::Direct)
                     && plan.operation != Operation::Broadcast;
@@ -266,6 +275,7 @@ impl PlanMessages {
                     halving: known.halving,
                     block: block(chunk.bytes, &messages.shape, outside, program.blocks),
                     program,
+                    dataflow,
                     dimension: dimension.index(),
                     first,
                     turn: number % plan.turns(dimension),
@@ -332,6 +342,42 @@ impl MessageSteps for PlanMessages {
         u32::try_from(receives.len()).expect("few messages")
     }
 
+    fn has_dataflow(&self) -> bool {
+        self.stages.iter().any(|stage| stage.dataflow.is_some())
+    }
+
+    fn dataflow(&self, position: u32, at: StageRef) -> Option<&RankMessages> {
+        let stage = self.expanded(at);
+        let (_, counted) = self.coordinate(position, stage);
+        stage.dataflow.as_ref().map(|dataflow| &dataflow.ranks[counted])
+    }
+
+    fn message(&self, position: u32, at: StageRef, number: u32) -> Outgoing {
+        let stage = self.expanded(at);
+        let (size, stride) = self.shape[stage.dimension];
+        let (coordinate, counted) = self.coordinate(position, stage);
+        let dataflow = stage.dataflow.as_ref().expect("a stage of dataflow");
+        let message = dataflow.ranks[counted].all()[number as usize];
+        let to = position - coordinate * stride + (message.peer + stage.turn) % size * stride;
+        Outgoing {
+            to,
+            heard_by: to,
+            dimension: self.ports[stage.dimension],
+            bytes: Bytes::new(stage.block.count() * u64::from(message.blocks)),
+            last_on_link: true,
+        }
+    }
+
+    fn combining(&self, position: u32, at: StageRef, number: u32) -> Time {
+        let Some(memory) = self.memory else { return Time::ZERO };
+        let Some(messages) = self.dataflow(position, at) else { return Time::ZERO };
+        let message = messages.all()[number as usize];
+        if message.does != Does::Receives(Combine::Reduce) {
+            return Time::ZERO;
+        }
+        time_to_reduce(memory, self.expanded(at).block, u64::from(message.blocks))
+    }
+
     fn pace(&self, at: StageRef) -> Option<Pace> {
         self.expanded(at).pace
     }
@@ -345,7 +391,7 @@ impl MessageSteps for PlanMessages {
         let relayed = stage.relays && steps[step + 1..].iter().any(|later| !later.sends.is_empty());
         let reduces = |one: &Receive| one.combine == Combine::Reduce;
         let reduced = receives.iter().filter(|one| relayed || reduces(one));
-        // Messages of one step are reduced side by side; read twice, written once, each in whole ns.
+        // Messages of one step are reduced side by side.
         let received = reduced.map(|one| u64::from(one.blocks.len())).max().unwrap_or(0);
         let next = steps.get(step + 1).filter(|next| next.receives.iter().any(reduces));
         let sent = next.map(|next| next.sends.iter().map(|one| u64::from(one.blocks.len())));
@@ -355,11 +401,16 @@ impl MessageSteps for PlanMessages {
         } else {
             received
         };
-        let bytes = u128::from(stage.block.count()) * u128::from(most);
-        let access = memory.time_for_fraction(bytes, 1);
-        let access = access.expect("the driver bounds the time of a message");
-        Time::from_ns(3 * (access.as_ps() / 1_000))
+        time_to_reduce(memory, stage.block, most)
     }
+}
+
+/// How long so many blocks are reduced: read twice, written once, each in whole ns.
+fn time_to_reduce(memory: Bandwidth, block: Bytes, blocks: u64) -> Time {
+    let bytes = u128::from(block.count()) * u128::from(blocks);
+    let access = memory.time_for_fraction(bytes, 1);
+    let access = access.expect("the driver bounds the time of a message");
+    Time::from_ns(3 * (access.as_ps() / 1_000))
 }
 
 /// The longest message of a plan, to check that it fits the clock.

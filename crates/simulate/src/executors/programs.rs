@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use allrail_collective::algorithm::Own;
-use allrail_collective::program::{Blocks, Combine, Send};
-use allrail_collective::{CollectivePlan, Operation, Program, Stage};
+use allrail_collective::program::{Blocks, Combine, Send, Waits};
+use allrail_collective::{CollectivePlan, Dataflow, Operation, Program, Stage};
 use allrail_fabric::Kind;
 
 use crate::SimulateError;
@@ -13,15 +13,22 @@ use crate::SimulateError;
 const MAX_PROGRAM: u64 = 1 << 24;
 /// Programs that were made, by algorithm, operation and number of ranks.
 #[derive(Default)]
-pub(crate) struct Programs(Vec<Made>);
+pub(crate) struct Programs(Vec<Known>);
 
-struct Made {
+/// A program, and where its messages wait for their own blocks only, for which.
+#[derive(Clone)]
+pub(super) struct Made {
+    pub(super) program: Arc<Program>,
+    pub(super) dataflow: Option<Arc<Dataflow>>,
+}
+
+struct Known {
     name: String,
     /// Where it is a user's own: two plans may have one of this name.
     own: Option<Arc<Own>>,
     operation: Operation,
     size: u32,
-    program: Arc<Program>,
+    made: Made,
 }
 
 impl Programs {
@@ -31,16 +38,16 @@ impl Programs {
         Stage { operation, dimension }: Stage,
         (kind, size): (Kind, u32),
         field: impl FnOnce() -> String,
-    ) -> Result<Arc<Program>, SimulateError> {
+    ) -> Result<Made, SimulateError> {
         let (name, algorithm) = (&plan.algorithms[dimension.index()], plan.algorithm(dimension)?);
         let own = plan.programs.get(name);
-        let is_it = |made: &&Made| {
-            (made.operation, made.size) == (operation, size)
-                && made.name == *name
-                && made.own.as_ref() == own
+        let is_it = |known: &&Known| {
+            (known.operation, known.size) == (operation, size)
+                && known.name == *name
+                && known.own.as_ref() == own
         };
         if let Some(known) = self.0.iter().find(is_it) {
-            return Ok(Arc::clone(&known.program));
+            return Ok(known.made.clone());
         }
         let steps = u64::from(algorithm.cost(operation, size).steps);
         let counted = algorithm.on_links(kind, operation, size).messages;
@@ -63,10 +70,11 @@ impl Programs {
         if algorithm.on_links(kind, operation, size).block_by_block {
             program = block_by_block(&program);
         }
-        let program = Arc::new(program);
-        let (name, own, made) = (name.clone(), own.cloned(), Arc::clone(&program));
-        self.0.push(Made { name, own, operation, size, program: made });
-        Ok(program)
+        let dataflow = (program.waits == Waits::Blocks).then(|| Arc::new(Dataflow::of(&program)));
+        let made = Made { program: Arc::new(program), dataflow };
+        let (name, own) = (name.clone(), own.cloned());
+        self.0.push(Known { name, own, operation, size, made: made.clone() });
+        Ok(made)
     }
 }
 

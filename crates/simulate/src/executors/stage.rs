@@ -35,10 +35,15 @@ impl<W: NetworkModel> Executors<W> {
             Carried::Messages(steps) => {
                 let place = flight.place(position, run.at.chunk);
                 let (first, pace) = (steps.first(run.at), steps.pace(run.at));
+                let dataflow = steps.dataflow(position, run.at).is_some();
                 let span = self.open_span(now, actor, id, &run);
                 let chunk = &mut self.flights[id as usize].chunks[place];
                 (chunk.task, chunk.span) = (run.task, span);
                 chunk.run.begin(first);
+                if dataflow {
+                    self.begin_dataflow(now, id, position, run.at.chunk, first);
+                    return;
+                }
                 if let Some(pace) = pace {
                     self.begin_paced(now, id, position, run.at.chunk, pace);
                     return;

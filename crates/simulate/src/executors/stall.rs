@@ -39,6 +39,11 @@ impl<W: NetworkModel> Executors<W> {
                     lines.push(format!("{what}, waits for its turn"));
                     continue;
                 }
+                if let Some((missing, all)) = self.missing(id, position, at.chunk) {
+                    let all = counted(all, "message");
+                    lines.push(format!("{what}, waits for {missing} of {all}"));
+                    continue;
+                }
                 let (step, received, expected) = match &flight.lowered.carried {
                     Carried::Stages(_) => (0, 0, 1),
                     Carried::Messages(steps) => {

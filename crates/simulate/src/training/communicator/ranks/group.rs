@@ -4,6 +4,7 @@
 //! Its chunks are those of any collective; each is one stage, and a message counts on the first dimension
 //! on which its ranks differ.
 
+use allrail_collective::dataflow::RankMessages;
 use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_fabric::{Contention, Fabric, Kind};
@@ -90,6 +91,24 @@ impl MessageSteps for Among {
 
     fn expected(&self, position: u32, at: StageRef, step: u32) -> u32 {
         self.steps.expected(position, at, step)
+    }
+
+    fn has_dataflow(&self) -> bool {
+        self.steps.has_dataflow()
+    }
+
+    fn dataflow(&self, position: u32, at: StageRef) -> Option<&RankMessages> {
+        self.steps.dataflow(position, at)
+    }
+
+    fn message(&self, position: u32, at: StageRef, number: u32) -> Outgoing {
+        let one = self.steps.message(position, at, number);
+        let [from, to] = [position, one.to].map(|position| self.ranks[position as usize]);
+        Outgoing { dimension: dimension(&self.sizes, from, to), ..one }
+    }
+
+    fn combining(&self, position: u32, at: StageRef, number: u32) -> Time {
+        self.steps.combining(position, at, number)
     }
 
     fn endpoint_delay(&self) -> Option<Time> {
