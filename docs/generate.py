@@ -43,6 +43,10 @@ def algorithms_page() -> str:
     from allrail.scenario.choices import OPERATIONS
     from allrail.scenario.fields import Table, table
 
+    head = [
+        "| algorithm | " + " | ".join(f"`{name}`" for name in OPERATIONS) + " | |",
+        "|---|" + "---|" * (len(OPERATIONS) + 1),
+    ]
     lines = [
         "# Algorithms, policies, orders, network models",
         "",
@@ -55,10 +59,13 @@ def algorithms_page() -> str:
         "that names the algorithms that do the operation. A file that ends in `.xml` is",
         "[a program of MSCCL](../concepts/collectives.md#algorithms-of-your-own).",
         "",
-        "| algorithm | " + " | ".join(f"`{name}`" for name in OPERATIONS) + " | |",
-        "|---|" + "---|" * (len(OPERATIONS) + 1),
+        *head,
     ]
     for row in table("algorithms"):
+        cells = ["yes" if name in row["operations"] else "" for name in OPERATIONS]
+        lines.append(f"| `{row['name']}` | " + " | ".join(cells) + f" | {row['about']} |")
+    lines += ["", "Made for a network:", "", *head]
+    for row in table("made_algorithms"):
         cells = ["yes" if name in row["operations"] else "" for name in OPERATIONS]
         lines.append(f"| `{row['name']}` | " + " | ".join(cells) + f" | {row['about']} |")
     titles: dict[Table, str] = {

@@ -20,6 +20,7 @@
 //! What it ignores: routing that takes detours (a dragonfly's UGAL may carry more), ways over the inside of a
 //! domain, and that ranks run ahead of each other within a stage.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -103,7 +104,11 @@ struct Cables {
     digest: u64,
     paths: Mutex<Paths>,
     known: Mutex<BTreeMap<String, Counted>>,
+    kept: Mutex<BTreeMap<String, Kept>>,
 }
+
+/// Whatever somebody has made for the cables.
+type Kept = Arc<dyn Any + Send + Sync>;
 
 /// The cables of a dimension, and who of the job is on them.
 #[derive(Clone)]
@@ -132,8 +137,8 @@ impl Wiring {
         };
         let paths = Mutex::new(Paths::new(&trunk));
         let digest = digest(&graph, planes, ports.as_ref());
-        let known = Mutex::default();
-        let cables = Cables { graph, trunk, planes, ports, rate, digest, paths, known };
+        let (known, kept) = (Mutex::default(), Mutex::default());
+        let cables = Cables { graph, trunk, planes, ports, rate, digest, paths, known, kept };
         Self { cables: Arc::new(cables), lines, places, parts: vec![(places, 1)] }
     }
 
@@ -147,6 +152,27 @@ impl Wiring {
     #[must_use]
     pub(crate) fn of_domains(graph: Graph, planes: u64, ports: Ports) -> Self {
         Self::new(graph, planes, Some(ports))
+    }
+
+    /// The graph, and how many planes of it there are, where the members are all of its NPUs, in their order.
+    #[must_use]
+    pub fn whole(&self) -> Option<(&Graph, u64)> {
+        let Cables { graph, planes, ports, .. } = &*self.cables;
+        let all = self.places == graph.npus() && self.parts == [(self.places, 1)];
+        (ports.is_none() && self.lines == 1 && all).then_some((graph, *planes))
+    }
+
+    /// What `of` makes for the cables, or what is kept of it under this name.
+    pub fn kept<T: Any + Send + Sync>(&self, name: &str, of: impl FnOnce() -> T) -> Arc<T> {
+        let key = format!("{} {name}", self.digest());
+        let kept = || self.cables.kept.lock().expect("nobody panics while it is held");
+        let known = kept().get(&key).cloned();
+        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
+            return known;
+        }
+        let made = Arc::new(of());
+        kept().insert(key, Arc::clone(&made) as Kept);
+        made
     }
 
     /// How many places of the job they join.

@@ -28,7 +28,7 @@ mod without_runtime;
 use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
 use allrail_fabric::{FabricError, Kind};
-use allrail_schedule::queue;
+use allrail_schedule::{made, queue};
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{JobKind, NETWORK_MODELS};
 use allrail_simulate::training::{BoundResult, bound};
@@ -229,6 +229,13 @@ fn algorithms() -> String {
     Value::from_iter(rows).to_string()
 }
 
+/// The algorithms that are made for a network: name, about, operations.
+#[pyfunction]
+fn made_algorithms() -> String {
+    let row = json!({"name": made::TREES, "about": made::ABOUT, "operations": made::OPERATIONS});
+    Value::from_iter([row]).to_string()
+}
+
 /// The orders within a dimension: name, about.
 #[pyfunction]
 fn orders() -> String {
@@ -282,6 +289,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(made_algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(orders, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
     module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;

@@ -17,13 +17,16 @@
 //! dimensions share an all-reduce) leaves the dimension to the model.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use allrail_collective::algorithm::Own;
 use allrail_collective::model::topology_aware;
 use allrail_collective::{Algorithm, Operation, algorithm};
 use allrail_core::{Bytes, DimensionId};
 
 use crate::algorithms::{Algorithms, Choice};
 use crate::error::ScheduleError;
+use crate::made;
 use crate::request::Request;
 use crate::scheduled;
 
@@ -45,14 +48,26 @@ impl Request {
     /// # Errors
     /// As [`Self::algorithm_names`].
     pub fn decided(&self) -> Result<Cow<'_, Self>, ScheduleError> {
-        let merged = self.merged();
+        let merged = made::with_made(self.merged())?;
         if !merged.said().is_open() {
-            return Ok(merged);
+            return Ok(Self::in_free_chunks(merged));
         }
         merged.validate()?;
         let algorithms = Some(merged.algorithm_names()?.into());
         let named = Self { algorithms, ..merged.into_owned() };
+        let named = Self::in_free_chunks(Cow::Owned(named));
         Ok(Cow::Owned(named.merged().into_owned()))
+    }
+}
+
+impl Request {
+    /// The same in as many chunks as its algorithm is best cut into, where nobody says how many.
+    fn in_free_chunks(request: Cow<'_, Self>) -> Cow<'_, Self> {
+        let named = |own: &&Arc<Own>| request.said().named().any(|name| name == own.tag());
+        let own = request.programs.get(made::TREES).filter(named);
+        let Some(own) = own.filter(|_| request.parameters.free_chunks) else { return request };
+        let chunks = made::chunks(own, request.size);
+        Cow::Owned(Self { chunks, ..request.into_owned() })
     }
 }
 
@@ -117,7 +132,8 @@ pub fn choose(
         let sizes = open.iter().map(|id| request.fabric.dimension(*id).size);
         sizes.map(|size| steps(*one, parts, request.operation, size)).sum::<u64>()
     });
-    let candidates: Vec<&str> = candidates.into_iter().map(Algorithm::tag).collect();
+    let mut candidates: Vec<&str> = candidates.into_iter().map(Algorithm::tag).collect();
+    candidates.extend(request.programs.get(made::TREES).map(|_| made::TREES));
     for tag in &candidates {
         search.attempt(&open, tag);
     }

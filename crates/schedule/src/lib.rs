@@ -11,6 +11,7 @@
 //!   oracle.
 //! - [`room`]: how many stages a dimension runs at once.
 //! - [`algorithms`]: which algorithm each dimension runs. [`choose`](mod@choose): by size.
+//! - [`made`]: those that are made for a network.
 //! - [`Request`]: what is to be planned. [`scheduled`]: its stages and their times. [`planner`]: from one to a
 //!   [`allrail_collective::CollectivePlan`].
 //! - [`bound`]: what no schedule can beat. [`cuts`]: the same on any graph. [`trees`]: what
@@ -24,6 +25,7 @@ pub mod cuts;
 pub mod error;
 pub mod evaluate;
 pub mod key;
+pub mod made;
 pub mod operation;
 pub mod planner;
 pub mod queue;

@@ -66,14 +66,18 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
     for (collective, at) in collectives.iter_mut().zip(agreed.iter().flat_map(|one| &one.starts)) {
         collective.agreed_us = Some(at.as_us());
     }
+    let cuts = CutBound::of(scenario)?;
     let only = collectives.first().filter(|_| collectives.len() == 1);
     Ok(SimulationResult {
         time_us: time.as_us(),
         ideal_time_us: ideal_us,
-        bound_time_us: lower_bound(scenario, plans, models, works, first)?.as_us().max(
-            // A bound below the plain one would be no use; it holds in a physical model only.
-            if below_physical_bound { 0.0 } else { ideal_us },
-        ),
+        bound_time_us: lower_bound(scenario, cuts.as_ref(), plans, models, works, first)?
+            .as_us()
+            .max(
+                // A bound below the plain one would be no use; it holds in a physical model only, and cuts are never below
+                // what every plan must send.
+                if below_physical_bound || cuts.is_some() { 0.0 } else { ideal_us },
+            ),
         utilisation: known(ideal_us / time.as_us()),
         bytes_per_npu: total.round() as u64,
         network_model: tag(&scenario.network_model),
@@ -239,6 +243,7 @@ fn times(
 /// one operation per stage, what its own busiest NPU sends.
 fn lower_bound(
     scenario: &CollectiveScenario,
+    cuts: Option<&CutBound<'_>>,
     plans: &[CollectivePlan],
     models: &[StageModel],
     works: &[Work],
@@ -248,7 +253,6 @@ fn lower_bound(
     let latencies: Vec<Time> = fabric.dimensions.iter().map(|d| d.latency).collect();
     // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
     let latencies = (!scenario.network_model.has_every_link()).then_some(latencies.as_slice());
-    let cuts = CutBound::of(scenario)?;
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.job)
@@ -257,7 +261,8 @@ fn lower_bound(
         let own = if plan.operation == Operation::AllReduce
             && plan.chunks.iter().flat_map(|c| &c.stages).any(|s| s.operation == plan.operation)
         {
-            own_load(fabric, plan, work)
+            // Cuts hold for every plan.
+            if cuts.is_some() { Time::ZERO } else { own_load(fabric, plan, work) }
         } else {
             let chunks: Vec<_> = plan.chunks.iter().map(|chunk| chunk.bytes).collect();
             let dimensions = &plan.dimensions;
@@ -268,7 +273,7 @@ fn lower_bound(
                 bound::lower_of_messages(model, plan.operation, dimensions, &chunks, latencies)?
             }
         };
-        let by_cuts = cuts.as_ref().map_or(Time::ZERO, |cuts| {
+        let by_cuts = cuts.map_or(Time::ZERO, |cuts| {
             cuts.lower(plan.operation, collective.size, &plan.dimensions)
         });
         lower = lower.max(collective.start - first + own.max(by_cuts));

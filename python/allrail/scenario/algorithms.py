@@ -10,13 +10,18 @@ from pydantic_core import CoreSchema, core_schema
 
 from allrail.base.errors import InputError, show
 from allrail.scenario.choices import OPERATIONS
-from allrail.scenario.fields import OneOf, Quantity, _Field, parse_quantity, refuse
+from allrail.scenario.fields import OneOf, Quantity, _Field, names, parse_quantity, refuse
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
 AUTO = "auto"
 """The algorithm that is chosen."""
+
+
+def _made() -> list[str]:
+    """Return the names of those that are made for a network."""
+    return names("made_algorithms")
 
 
 class _WithPrograms(_Field):
@@ -52,7 +57,7 @@ class PerDimension(_WithPrograms):
     def _one(self, place: int, name: Any, programs: Collection[str]) -> str:
         from pydantic_core import PydanticCustomError
 
-        if isinstance(name, str) and (name == AUTO or name in programs):
+        if isinstance(name, str) and name in (AUTO, *_made(), *programs):
             return name
         try:
             return OneOf(table="algorithms").check(name)
@@ -63,14 +68,17 @@ class PerDimension(_WithPrograms):
                 field=f"{self.field}[{place}]",
                 value=show(name),
                 hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest"
+                + "".join(
+                    f"; `{made}` is made for a network that is no product" for made in _made()
+                )
                 + "".join(f"; `{program}` is a program of this schedule" for program in programs),
             ) from None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
-        names = [*OneOf(table="algorithms").schema()["enum"], AUTO]
+        known = [*OneOf(table="algorithms").schema()["enum"], *_made(), AUTO]
         # Others are programs: files, or names of `schedule.programs`.
-        each = {"type": "string", "anyOf": [{"enum": names}, {"pattern": "."}]}
+        each = {"type": "string", "anyOf": [{"enum": known}, {"pattern": "."}]}
         return {"anyOf": [{"const": AUTO}, {"type": "array", "items": each}]}
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 QuantityKind = Literal["time", "size", "bandwidth"]
 Table = Literal[
     "algorithms",
+    "made_algorithms",
     "policies",
     "orders",
     "network_models",
@@ -46,6 +47,7 @@ _EXAMPLES: dict[QuantityKind, list[str]] = {
 }
 _SINGULAR: dict[Table, str] = {
     "algorithms": "an algorithm",
+    "made_algorithms": "an algorithm that is made for a network",
     "policies": "a policy",
     "orders": "an order",
     "network_models": "a network model",

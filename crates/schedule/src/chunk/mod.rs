@@ -66,6 +66,10 @@ pub struct Parameters {
     /// A chunk has so many bytes at least, whatever the buffer has.
     #[serde(skip_serializing_if = "is_nothing")]
     pub smallest_chunk: Bytes,
+    /// Whether nobody says how many chunks there are: an algorithm that is made for the network takes as many as it
+    /// is best cut into.
+    #[serde(skip)]
+    pub free_chunks: bool,
 }
 
 fn is_nothing(bytes: &Bytes) -> bool {
@@ -80,6 +84,7 @@ impl Default for Parameters {
             composition: Composition::default(),
             cut: Cut::default(),
             smallest_chunk: Bytes::default(),
+            free_chunks: false,
         }
     }
 }

@@ -23,12 +23,19 @@
 mod carried;
 mod logical;
 mod pack;
+mod program;
 mod split;
 
 pub use carried::{Edge, Forest, NoTrees, Path, Tree};
 
 use crate::cuts::{Network, gather};
 use logical::Logical;
+pub use program::program;
+
+/// More copies of a member's data than this are not made: so many come near enough.
+const COPIES: u128 = 64;
+/// Of a search for how many trees a unit of capacity is given: one in so many is left over at most.
+const EXACT: u128 = 1 << 14;
 
 /// The trees of an all-gather among `members`, at the bound. Of a reduce-scatter: those of the
 /// [reversed](Network::reversed) network, from their leaves to their roots.
@@ -42,11 +49,41 @@ pub fn forest(network: &Network, members: &[u32]) -> Result<Forest, NoTrees> {
     copies /= all;
     let common = gcd(scale, all);
     scale /= common;
-    let per_unit = [scale, all / common];
+    let mut per_unit = [scale, all / common];
+    if copies > COPIES {
+        let [needed, there] = [worst.members * COPIES, worst.capacity];
+        (per_unit, copies) = (nearly(network, members, [needed, there]), COPIES);
+    }
     let mut logical = Logical::of(network, per_unit);
     split::out(&mut logical, members, copies)?;
     let trees = pack::all(&mut logical, members, copies);
     Ok(Forest { copies, per_unit, trees })
+}
+
+/// How much of each unit of capacity [`COPIES`] of each member need, where links carry whole trees: a little more than
+/// by cuts, `needed / there`.
+fn nearly(network: &Network, members: &[u32], [needed, there]: [u128; 2]) -> [u128; 2] {
+    let denominator = EXACT * there;
+    let enough = |numerator: u128| {
+        let links = (0..network.arcs()).map(|arc| {
+            let trees = network.capacity(arc) * numerator / denominator;
+            ([network.tail(arc), network.head(arc)], trees)
+        });
+        let whole = Network::of_capacities(network.nodes(), links);
+        let found = gather(&whole, members);
+        found.is_some_and(|found| found.members * COPIES <= found.capacity)
+    };
+    // Twice as much is enough, as each link then carries as much in whole trees, unless it is slow beside the others.
+    let (mut too_few, mut many) = (needed * EXACT, 2 * needed * EXACT);
+    while !enough(many) {
+        (too_few, many) = (many, 2 * many);
+    }
+    let small = needed;
+    while many - too_few > small {
+        let middle = too_few.midpoint(many);
+        if enough(middle) { many = middle } else { too_few = middle }
+    }
+    [many, denominator]
 }
 
 fn gcd(a: u128, b: u128) -> u128 {

@@ -21,7 +21,10 @@ pub(super) fn out(logical: &mut Logical, members: &[u32], copies: u128) -> Resul
             return Err(NoTrees::Lopsided(node));
         }
         for to in after {
-            for from in &before {
+            // The one before it first: links past a switch then go round, from each to one other where that is
+            // enough, and nobody waits for a port that others share.
+            let first = before.partition_point(|from| *from < to);
+            for from in before[..first].iter().rev().chain(before[first..].iter().rev()) {
                 let most = logical.capacity(*from, node).min(logical.capacity(node, to));
                 if most > 0 {
                     let spare = spare(logical, members, copies, [*from, node, to], most);

@@ -73,7 +73,16 @@ fn key(request: &Request) -> String {
         algorithms: _,
         active_chunks: _,
         endpoint_delay: _,
-        parameters: Parameters { threshold: _, loads: _, composition: _, cut: _, smallest_chunk: _ },
+        parameters:
+            Parameters {
+                threshold: _,
+                loads: _,
+                composition: _,
+                cut: _,
+                smallest_chunk: _,
+                // Decided before: the number counts.
+                free_chunks: _,
+            },
         seed: _,
         // Of its programs, those that are named count, by their content.
         programs: _,
@@ -111,6 +120,8 @@ fn the_fabrics_name_does_not_count() {
 fn defaults_written_out_do_not_count() {
     let mut request = base();
     request.dimensions = (0..3).map(DimensionId).collect();
+    assert_eq!(key(&request), key(&base()));
+    request.parameters.free_chunks = true;
     assert_eq!(key(&request), key(&base()));
     request.algorithms = None;
     let implied = key(&request);

@@ -25,6 +25,7 @@ pub use messages::{Algorithms, AllToAll, MessageSettings};
 pub(crate) use network_model_kind::Network;
 pub use network_model_kind::{NETWORK_MODELS, NetworkModelEntry, NetworkModelKind};
 pub use placement::Placement;
+pub(crate) use schedule::USUAL_CHUNKS;
 pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Schedule};
 pub use topology::Topology;
 pub(crate) use traffic::{COUNT, SEGMENTS, WINDOW};

@@ -13,6 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Into how many chunks a collective is cut where nobody says it.
+pub(crate) const USUAL_CHUNKS: u32 = 64;
+
 /// How collectives are scheduled.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -24,10 +27,10 @@ pub struct Schedule {
     /// `smallest_first` for `themis`, `planned` for `search`.
     #[schemars(extend("x-table" = "orders"))]
     pub order: Order,
-    /// How many parts each collective is cut into.
+    /// How many parts each collective is cut into. If left out: 64; as many as suit them for `trees`.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-hint" = "64 is a good start"))]
-    pub chunks: u32,
+    pub chunks: Option<u32>,
     /// How a collective is cut into `chunks`. `even`: parts that differ by one byte at most. `rest`: parts
     /// of the size divided by `chunks`, rounded down, and the rest as one more. `full`: the same, and the
     /// last part is padded to the size of the others. A part of an all-gather is what its NPUs bring.
@@ -95,7 +98,7 @@ impl Default for Schedule {
         Self {
             policy: "baseline".to_owned(),
             order: Order::default(),
-            chunks: 64,
+            chunks: None,
             cut: parameters.cut,
             smallest_chunk: parameters.smallest_chunk,
             threshold: parameters.threshold,
@@ -129,7 +132,7 @@ impl Schedule {
             dimensions: Vec::new(),
             policy: self.policy.clone(),
             order: self.order,
-            chunks: self.chunks,
+            chunks: self.chunks.unwrap_or(USUAL_CHUNKS),
             algorithms: self.algorithms.clone(),
             programs: self.programs.clone(),
             active_chunks: self.active_chunks,
@@ -140,6 +143,7 @@ impl Schedule {
                 composition: self.composition,
                 cut: self.cut,
                 smallest_chunk: self.smallest_chunk,
+                free_chunks: self.chunks.is_none(),
             },
             seed,
             plugins: self.plugins.clone(),

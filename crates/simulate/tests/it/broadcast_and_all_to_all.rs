@@ -76,7 +76,7 @@ fn an_all_to_all_sends_each_share_once_per_dimension() {
     // A third, a quarter and a half of the buffer on one link each.
     let us: u64 = [size / 3, size / 4, size / 2].iter().map(|bytes| bytes * 20).sum();
     assert_eq!(ps(result.time_us), us + (100 + 500 + 20) * 1_000);
-    scenario.schedule.chunks = 6;
+    scenario.schedule.chunks = Some(6);
     assert_eq!(run(&scenario).messages, Some(6 * 24 * 6));
 }
 
@@ -134,7 +134,7 @@ proptest! {
         let doing: Vec<&str> = names_of_those_that_do(operation);
         let names = algorithms[..count].iter().map(|one| (*one.get(&doing)).to_owned());
         scenario.schedule.algorithms = Some(names.collect());
-        scenario.schedule.chunks = chunks;
+        scenario.schedule.chunks = Some(chunks);
         scenario.schedule.order = order;
         let result = run(&scenario);
         prop_assert_eq!(result.messages, Some(u64::from(chunks) * messages(&scenario)));
@@ -184,7 +184,7 @@ fn a_broadcast_in_planned_order_ends_in_links() {
         let fabric = fabric(vec![exact(Kind::Switch, 4, Time::from_ns(700)); 3]);
         let mut scenario = in_links(&scenario(fabric, Operation::Broadcast, 1 << 20));
         scenario.schedule.policy = policy.to_owned();
-        scenario.schedule.chunks = 8;
+        scenario.schedule.chunks = Some(8);
         scenario.schedule.order = Order::PLANNED;
         scenario.schedule.active_chunks = limit.map(ActiveChunks::AtMost);
         assert!(run(&scenario).time_us > 0.0, "{policy} {limit:?}");
@@ -196,7 +196,7 @@ fn a_broadcast_in_planned_order_ends_in_links() {
 fn the_evaluator_and_the_driver_give_the_same_result() {
     let fabric = fabric(vec![exact(Kind::Ring, 4, Time::from_ns(700)); 2]);
     let mut scenario = scenario(fabric, Operation::AllReduce, 1 << 20);
-    scenario.schedule.chunks = 7;
+    scenario.schedule.chunks = Some(7);
     scenario.job[0].start = Time::from_us(3);
     let result = |timeline| {
         let mut observer = |_, _| ControlFlow::Continue(());

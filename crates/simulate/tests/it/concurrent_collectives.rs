@@ -25,7 +25,7 @@ const MS: u64 = 5 * 50_000_000;
 fn four_ms() -> CollectiveScenario {
     let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, 4 * MS);
-    scenario.schedule.chunks = 4;
+    scenario.schedule.chunks = Some(4);
     scenario.schedule.order = Order::FIFO;
     scenario
 }
@@ -76,7 +76,7 @@ fn collectives_on_other_dimensions_do_not_affect_each_other() {
         Operation::AllReduce,
         1_000_000,
     );
-    both.schedule.chunks = 5;
+    both.schedule.chunks = Some(5);
     both.job[0].dimensions = ids(&[0]);
     both.job.push(collective(Operation::AllGather, 3_000_000));
     both.job[1].dimensions = ids(&[1]);
@@ -125,7 +125,7 @@ fn a_collective_after_another_is_not_delayed_by_it() {
 fn two_collectives_send_the_bytes_and_messages_of_both() {
     let shape = vec![exact(Kind::Ring, 3, Time::from_ns(9)), exact(Kind::Switch, 4, Time::ZERO)];
     let mut both = in_links(&scenario(fabric(shape), Operation::AllReduce, 48_000));
-    both.schedule.chunks = 4;
+    both.schedule.chunks = Some(4);
     both.job.push(collective(Operation::AllGather, 96_000));
     let alone = [0, 1].map(|i| {
         let job = vec![both.job[i].clone()];
@@ -151,7 +151,7 @@ fn chunks_may_have_unequal_sizes() {
         let mut scenario = four_ms();
         scenario.network_model = network_model;
         scenario.job[0].size = Bytes::new(6 * MS);
-        scenario.schedule.chunks = 3;
+        scenario.schedule.chunks = Some(3);
         let mut file = plan(&scenario).expect("a good scenario");
         for (chunk, ms) in file.plans[0].chunks.iter_mut().zip([3, 1, 2]) {
             chunk.bytes = Bytes::new(ms * MS);
@@ -172,7 +172,7 @@ fn chunks_may_have_unequal_sizes() {
 fn a_plan_of_a_range_runs_at_every_size_of_it() {
     const CUT: u64 = 64 * 3;
     let mut scenario = four_ms();
-    scenario.schedule.chunks = 3;
+    scenario.schedule.chunks = Some(3);
     scenario.job[0].size = Bytes::new(1000 * CUT);
     let mut file = plan(&scenario).expect("a good scenario");
     let range = SizeRange { from: Bytes::new(10 * CUT), to: Bytes::new(5000 * CUT) };
@@ -207,7 +207,7 @@ fn a_planned_order_is_kept_in_every_network_model() {
     ];
     let mut scenario = scenario(fabric(shape), Operation::AllReduce, 10_000_000);
     scenario.schedule.policy = "themis".into();
-    scenario.schedule.chunks = 12;
+    scenario.schedule.chunks = Some(12);
     scenario.schedule.order = Order::PLANNED;
     let mut file = plan(&scenario).expect("a good scenario");
     // An order that no other policy would choose, and that makes progress: of two stages in turn

@@ -20,7 +20,7 @@ fn one_rank_message_by_message_ends_when_all_do_in_links() {
     for (fabric, chunks) in platforms().into_iter().flat_map(|f| [(f.clone(), 3), (f, 24)]) {
         for policy in chunk::ALL.iter().map(|policy| policy.tag()) {
             let mut scenario = scenario(fabric.clone(), Operation::AllReduce, chunks << 22);
-            scenario.schedule.chunks = u32::try_from(chunks).expect("few");
+            scenario.schedule.chunks = Some(u32::try_from(chunks).expect("few"));
             scenario.schedule.order = Order::SMALLEST_FIRST;
             scenario.schedule.policy = policy.to_owned();
             scenario.network_model = NetworkModelKind::Links;

@@ -35,8 +35,13 @@ fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Colle
             |(fabric, operation, (policy, order, active_chunks, chunks), network_model, size)| {
                 let mut scenario = scenario(fabric, operation, size);
                 let order = if active_chunks.is_some() { Order::PLANNED } else { order };
-                scenario.schedule =
-                    Schedule { policy, order, active_chunks, chunks, ..Schedule::default() };
+                scenario.schedule = Schedule {
+                    policy,
+                    order,
+                    active_chunks,
+                    chunks: Some(chunks),
+                    ..Schedule::default()
+                };
                 scenario.network_model = network_model;
                 scenario
             },
@@ -72,7 +77,7 @@ proptest! {
             }
             // Blocks are padded to whole bytes: one per block at most, of 128 in a stage.
             _ => {
-                let stages = 2 * scenario.fabric.dimensions.len() * scenario.schedule.chunks as usize;
+                let stages = 2 * scenario.fabric.dimensions.len() * scenario.schedule.chunks.expect("it is said") as usize;
                 let excess = sent(&result) as f64 - expected;
                 prop_assert!((-3.0..=128.0 * stages as f64).contains(&excess), "{excess}");
             }

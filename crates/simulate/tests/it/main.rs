@@ -32,3 +32,4 @@ mod training_servers;
 mod training_slow_links;
 mod training_tensor_order;
 mod training_updates;
+mod trees;

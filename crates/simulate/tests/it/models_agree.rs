@@ -39,7 +39,7 @@ fn a_ring_of_eight_is_not_below_the_bound_that_dims_prints() {
     for operation in [Operation::ReduceScatter, Operation::AllGather] {
         let ring = dimension(Kind::Ring, 8, 2, 25_000_000_000, Time::from_ns(700));
         let mut scenario = scenario(fabric(vec![ring]), operation, 400_000);
-        scenario.schedule.chunks = 4;
+        scenario.schedule.chunks = Some(4);
         let [dims, links] = [NetworkModelKind::Dims, NetworkModelKind::Links]
             .map(|w| in_network_model(&scenario, w));
         assert!(dims.time_us > 1.5 * links.time_us, "{operation}: nothing is shown");
@@ -67,7 +67,7 @@ proptest! {
         let size = parts * fabric.npus() * 32 * u64::from(chunks);
         let mut scenario = scenario(fabric, operation, size);
         scenario.schedule.policy = policy;
-        scenario.schedule.chunks = chunks;
+        scenario.schedule.chunks = Some(chunks);
         scenario.schedule.endpoint_delay = Time::from_ns(delay);
         scenario.schedule.active_chunks = limit;
         if named {
@@ -208,7 +208,7 @@ fn more_bandwidth(policy: &str, order: Order, cases: u64) -> (f64, usize) {
         let mut scenario = scenario(fabric(dimensions), operation, size);
         scenario.schedule.policy = policy.to_owned();
         scenario.schedule.order = order;
-        scenario.schedule.chunks = rng.random_range(2..=64);
+        scenario.schedule.chunks = Some(rng.random_range(2..=64));
         let before = run(&scenario).time_us;
         let which = rng.random_range(0..count);
         let of = &mut scenario.fabric.dimensions[which].bandwidth;
@@ -256,7 +256,7 @@ fn a_policy_that_is_behind_the_baseline_says_so() {
     for size in [1_000u64, 10_000, 100_000, 1_000_000, 100_000_000] {
         for policy in ["baseline", "themis", "round_robin", "search"] {
             let mut one = scenario(shape(), Operation::AllReduce, size);
-            one.schedule.chunks = 16;
+            one.schedule.chunks = Some(16);
             let baseline = run(&one).time_us;
             one.schedule.policy = policy.to_owned();
             one.schedule.order =

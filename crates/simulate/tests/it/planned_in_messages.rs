@@ -25,7 +25,7 @@ fn in_64_chunks(
     size: u64,
 ) -> CollectiveScenario {
     let mut scenario = in_links(&scenario(fabric, operation, size));
-    scenario.schedule.chunks = 64;
+    scenario.schedule.chunks = Some(64);
     scenario
 }
 
@@ -178,7 +178,7 @@ proptest! {
         active_chunks in prop::sample::select(vec![None, None, Some(1.into()), Some(3.into())]),
     ) {
         let mut scenario = in_links(&scenario(fabric, operation, size));
-        scenario.schedule.chunks = chunks;
+        scenario.schedule.chunks = Some(chunks);
         scenario.schedule.policy = policy;
         scenario.schedule.active_chunks = active_chunks;
         let strict = under(&scenario, Order::PLANNED);
@@ -198,7 +198,7 @@ proptest! {
         policy in any_policy(),
     ) {
         let mut scenario = in_links(&scenario(fabric, operations[0], 1_000_000));
-        scenario.schedule.chunks = 6;
+        scenario.schedule.chunks = Some(6);
         scenario.schedule.policy = policy;
         scenario.schedule.order = Order::PLANNED;
         scenario.job =

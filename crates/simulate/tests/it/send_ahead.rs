@@ -114,7 +114,7 @@ fn eager_queues_hand_over_at_the_event_that_makes_room() {
     let mut scenario = one_link(NetworkModelKind::Dims);
     scenario.job.truncate(1);
     scenario.job[0].size = Bytes::new(4 * MS);
-    scenario.schedule.chunks = 4;
+    scenario.schedule.chunks = Some(4);
     for order in Order::all() {
         scenario.schedule.order = order;
         for bytes in [0, 1, SENT / 2, SENT, ALL] {
@@ -139,7 +139,7 @@ fn eager_queues_hand_over_at_the_event_that_makes_room() {
 fn bytes_ahead_hide_the_gap_between_stages() {
     let fabric = fabric(vec![exact(Kind::Ring, 4, Time::from_us(100))]);
     let mut scenario = in_links(&scenario(fabric, Operation::AllReduce, 80_000_000));
-    scenario.schedule.chunks = 16;
+    scenario.schedule.chunks = Some(16);
     let times: Vec<u64> =
         [0, 1 << 20, 4 << 20, ALL].iter().map(|bytes| time(&ahead(&scenario, *bytes))).collect();
     assert!(times.windows(2).all(|pair| pair[1] <= pair[0]), "{times:?}");
@@ -174,7 +174,7 @@ fn network_models_in_which_nothing_waits_in_order_refuse_it() {
 #[test]
 fn a_planned_order_of_links_is_fixed_with_what_is_sent_ahead() {
     let mut scenario = in_links(&scenario(platforms().remove(3), Operation::AllReduce, 8_000_000));
-    scenario.schedule.chunks = 16;
+    scenario.schedule.chunks = Some(16);
     scenario.schedule.order = Order::PLANNED;
     let (with, without) = (ahead(&scenario, 1 << 20), scenario);
     let [key, other] = [&with, &without].map(|one| plan_key(one).expect("a good scenario"));
@@ -270,7 +270,7 @@ proptest! {
         (size, chunks, bytes) in (1_000u64..10_000_000, 1u32..=24, any_bytes()),
     ) {
         let mut scenario = scenario(fabric, operation, size);
-        (scenario.schedule.policy, scenario.schedule.chunks) = (policy, chunks);
+        (scenario.schedule.policy, scenario.schedule.chunks) = (policy, Some(chunks));
         (scenario.schedule.order, scenario.schedule.active_chunks) = (Order::FIFO, active_chunks);
         let (with, without) = (recorded(&ahead(&scenario, bytes)), recorded(&scenario));
         prop_assert_eq!(with.time_us, without.time_us);
@@ -287,7 +287,7 @@ proptest! {
         (size, chunks, bytes) in (1_000u64..10_000_000, 1u32..=12, any_bytes()),
     ) {
         let mut scenario = scenario(fabric, operation, size);
-        (scenario.schedule.order, scenario.schedule.chunks) = (order, chunks);
+        (scenario.schedule.order, scenario.schedule.chunks) = (order, Some(chunks));
         scenario.network_model = network_model;
         let (with, without) = (recorded(&ahead(&scenario, bytes)), recorded(&scenario));
         prop_assert_eq!(with.bytes_per_npu, without.bytes_per_npu);

@@ -90,7 +90,7 @@ fn two_dimensions() -> CollectiveScenario {
         exact(Kind::Ring, 3, Time::from_ns(500)),
     ]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, 48_000);
-    scenario.schedule.chunks = 2;
+    scenario.schedule.chunks = Some(2);
     scenario
 }
 
@@ -123,7 +123,7 @@ fn a_lost_message_is_reported_with_who_waits_for_what() {
 #[test]
 fn only_those_who_wait_are_named() {
     let mut scenario = two_dimensions();
-    scenario.schedule.chunks = 1;
+    scenario.schedule.chunks = Some(1);
     // 12 NPUs with 3 peers each, then 12 with 2 messages in each of 2 steps.
     let deliveries = 12 * 3 + 12 * 2 * 2;
     let text = stall(&scenario.fabric, &plans(&scenario), true, deliveries - 1);
@@ -181,7 +181,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
 fn an_observer_can_break_a_run_off() {
     let fabric = fabric(vec![exact(Kind::Switch, 64, Time::from_ns(500))]);
     let mut scenario = in_links(&scenario(fabric, Operation::AllToAll, 64_000));
-    scenario.schedule.chunks = 8;
+    scenario.schedule.chunks = Some(8);
     let mut calls = 0;
     let outcome =
         allrail_simulate::collectives::simulate(&scenario, None, false, &mut |done, total| {

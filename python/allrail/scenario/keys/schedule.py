@@ -74,8 +74,10 @@ class Schedule(Node):
         description="Which waiting stage a dimension serves next. If left out: `fifo` for "
         "`baseline`, `smallest_first` for `themis`, `planned` for `search`.",
     )
-    chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
-        default=64, description="How many parts each collective is cut into."
+    chunks: Annotated[int, Count(1, hint="64 is a good start")] | None = Field(
+        default=None,
+        description="How many parts each collective is cut into. If left out: 64; as many as "
+        "suit them for `trees`.",
     )
     cut: Annotated[str, OneOf("even", "rest", "full", what="a cut")] = Field(
         default="even",

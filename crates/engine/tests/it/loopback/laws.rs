@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use allrail_collective::{algorithm, msccl};
+use allrail_collective::algorithm::Own;
+use allrail_collective::{Operation, algorithm, msccl};
 use allrail_coordinate as coordinate;
 use allrail_coordinate::cause::{About, Cause};
+use allrail_core::Time;
 use allrail_engine::Broken;
+use allrail_schedule::cuts::{Network, Pair};
 use allrail_schedule::tensor::{TensorParameters, TensorPolicy};
-use allrail_schedule::{Key, chunk, queue, tensor};
+use allrail_schedule::{Key, chunk, queue, tensor, trees};
 
 use super::faults::Fault;
 use super::programs;
@@ -157,6 +160,26 @@ fn programs_of_a_user_s_own_give_what_they_should() {
     for (seed, (name, text)) in (0u64..).zip(programs::all()) {
         let own = msccl::algorithm(&name, &text).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
         for seed in [4 * seed, 4 * seed + 1, 4 * seed + 2, 4 * seed + 3] {
+            check_twice(&mut seeds, seed, &Job::own(seed, own.clone()));
+        }
+    }
+}
+
+/// A ring with a cord and a switch, which has as much to each of its two.
+#[test]
+fn trees_of_a_network_give_what_they_should() {
+    let mut seeds = Seeds::of("trees_of_a_network");
+    let cables = [(0, 1, 3), (1, 2, 2), (2, 3, 1), (3, 4, 2), (0, 5, 2), (4, 5, 2), (1, 3, 1)];
+    let pairs = cables.map(|(from, to, rate)| Pair {
+        ends: [from, to],
+        rates: [rate; 2],
+        latency: Time::ZERO,
+    });
+    let network = Network::new(6, pairs);
+    for operation in [Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce] {
+        let program = trees::program(&network, 5, operation).expect("joined").expect("trees");
+        let own = Own::new("of_a_network", operation, None, program).expect("it is right");
+        for seed in 0..8 {
             check_twice(&mut seeds, seed, &Job::own(seed, own.clone()));
         }
     }

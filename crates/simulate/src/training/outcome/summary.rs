@@ -8,6 +8,7 @@ use allrail_workload::{Actor, Throughput};
 
 use crate::SimulateError;
 use crate::result::{DimensionResult, line_rate};
+use crate::scenario::USUAL_CHUNKS;
 use crate::scenario::{TrainingScenario, tag};
 use crate::training::communicator::{Communicator, Span, Usage};
 use crate::training::driver::Outcome;
@@ -130,7 +131,7 @@ fn asked(run: &StepRun<'_>) -> TrainingResult {
         npus: request.fabric.npus(),
         policy: schedule.policy.clone(),
         order: tag(&schedule.order),
-        chunks: schedule.chunks,
+        chunks: schedule.chunks.unwrap_or(USUAL_CHUNKS),
         tensor_policy: scenario.tensor().policy,
         coordination: coordination
             .and_then(|tree| tree.get("policy")?.as_str())

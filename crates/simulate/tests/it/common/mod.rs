@@ -75,7 +75,7 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Collective
     CollectiveScenario {
         fabric,
         job: vec![collective(kind, size)],
-        schedule: Schedule { policy: "baseline".into(), chunks: 1, ..Schedule::default() },
+        schedule: Schedule { policy: "baseline".into(), chunks: Some(1), ..Schedule::default() },
         topology: None,
         network_model: NetworkModelKind::Dims,
         packets: Default::default(),
