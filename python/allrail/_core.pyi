@@ -42,6 +42,7 @@ __all__ = [
     "job_schema",
     "job_settings",
     "kernel_seconds",
+    "made_algorithms",
     "network_models",
     "orders",
     "packets",

@@ -17,9 +17,7 @@
 //! dimensions share an all-reduce) leaves the dimension to the model.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use allrail_collective::algorithm::Own;
 use allrail_collective::model::topology_aware;
 use allrail_collective::{Algorithm, Operation, algorithm};
 use allrail_core::{Bytes, DimensionId};
@@ -50,24 +48,13 @@ impl Request {
     pub fn decided(&self) -> Result<Cow<'_, Self>, ScheduleError> {
         let merged = made::with_made(self.merged())?;
         if !merged.said().is_open() {
-            return Ok(Self::in_free_chunks(merged));
+            return Ok(made::in_free_chunks(merged));
         }
         merged.validate()?;
         let algorithms = Some(merged.algorithm_names()?.into());
         let named = Self { algorithms, ..merged.into_owned() };
-        let named = Self::in_free_chunks(Cow::Owned(named));
+        let named = made::in_free_chunks(Cow::Owned(named));
         Ok(Cow::Owned(named.merged().into_owned()))
-    }
-}
-
-impl Request {
-    /// The same in as many chunks as its algorithm is best cut into, where nobody says how many.
-    fn in_free_chunks(request: Cow<'_, Self>) -> Cow<'_, Self> {
-        let named = |own: &&Arc<Own>| request.said().named().any(|name| name == own.tag());
-        let own = request.programs.get(made::TREES).filter(named);
-        let Some(own) = own.filter(|_| request.parameters.free_chunks) else { return request };
-        let chunks = made::chunks(own, request.size);
-        Cow::Owned(Self { chunks, ..request.into_owned() })
     }
 }
 

@@ -59,6 +59,14 @@ pub(crate) fn with_made(request: Cow<'_, Request>) -> Result<Cow<'_, Request>, S
     }
 }
 
+/// The same in as many chunks as its algorithm is best cut into, where nobody says how many.
+pub(crate) fn in_free_chunks(request: Cow<'_, Request>) -> Cow<'_, Request> {
+    let named = request.said().named().any(|name| name == TREES);
+    let own = request.programs.get(TREES).filter(|_| named && request.parameters.free_chunks);
+    let Some(chunks) = own.map(|own| chunks(own, request.size)) else { return request };
+    Cow::Owned(Request { chunks, ..request.into_owned() })
+}
+
 /// The trees for a request's network; says why there are none.
 fn made(request: &Request, named: bool) -> Result<Option<Arc<Own>>, String> {
     let operation = request.operation;
@@ -89,7 +97,7 @@ fn program(graph: &Graph, planes: u64, operation: Operation) -> Result<Own, Stri
 
 /// Into how many chunks trees are best cut. Those of `c` chunks take a part of `1/c` longer than the bound, times what a
 /// tree is deep; here never much more messages than the simulator carries in a second, nor blocks below a page.
-pub(crate) fn chunks(own: &Own, size: Bytes) -> u32 {
+fn chunks(own: &Own, size: Bytes) -> u32 {
     let each = own.messages().max(1);
     let usual = (FEW_MESSAGES / each).clamp(64, 256).min((MANY_MESSAGES / each).max(4));
     let whole_pages = size.count() / (PAGE * u64::from(own.blocks()));

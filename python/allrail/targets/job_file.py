@@ -25,6 +25,7 @@ ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
 _TITLE = "the runtime"
 _SCHEDULE = ("policy", "order", "programs", "smallest_chunk", "threshold", "send_ahead")
 _SERVERS = "parameter_server"
+_USUAL_CHUNKS = 64
 
 
 def files(decision: Decision) -> dict[str, str]:
@@ -134,7 +135,7 @@ def _asked(decision: Decision, taken: tuple[int, ...]) -> dict[str, Any]:
     said = decided(decision)
     schedule = {key: decision.schedule[key] for key in _SCHEDULE if key in said}
     schedule |= {"policy": decision.schedule["policy"], "order": decision.schedule["order"]}
-    schedule["chunks"] = decision.schedule["chunks"]
+    schedule["chunks"] = decision.schedule.get("chunks", _USUAL_CHUNKS)
     if "chunks" in said:
         # A job cuts nothing below 1 MiB by itself.
         schedule.setdefault("smallest_chunk", "0 B")
