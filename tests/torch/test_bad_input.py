@@ -15,9 +15,9 @@ from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 import allrail.torch as art  # noqa: E402
 from allrail.base.errors import InputError  # noqa: E402
 from allrail.runtime.job import find_job  # noqa: E402
-from allrail.torch.auto import WAYS  # noqa: E402
 from allrail.torch.compression import compression_of  # noqa: E402
 from allrail.torch.request import EXCLUSIONS, Request  # noqa: E402
+from allrail.torch.ways import WAYS  # noqa: E402
 
 DEFAULTS = {
     "cross_barrier": True,

@@ -9,7 +9,7 @@ import warnings
 
 from allrail.base.errors import InputError
 from allrail.runtime.job import OWN_TO_GROUPS, Job
-from allrail.torch.switch import Way
+from allrail.torch.ways import Way
 
 
 def not_native(job: Job) -> InputError:

@@ -23,15 +23,14 @@ from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import planned_gbps
 from allrail.scenario.policies import keys_of
 from allrail.torch.asked import not_native
-from allrail.torch.auto import BUCKETS
 from allrail.torch.gradients import Grouping
 from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
 from allrail.torch.ranked import PlacesBy
 from allrail.torch.staging import Cuda, Staged
-from allrail.torch.switch import Way
 from allrail.torch.transport import Transport
+from allrail.torch.ways import BUCKETS, Way
 from allrail.torch.whole import Whole
 
 

@@ -15,9 +15,9 @@ gather these numbers, and each feeds the same table to the same `Speeds`, so tha
   with that, but never with more than the fabric says. What it gives in between changes nothing: a
   new plan is made with what was measured, and so is not called into question by the same number.
 
-Then the planner that has made the plans makes them again, with nodes made anew as `auto` does it.
-With one dimension there is nothing to plan around, and nothing is looked at. A policy that asks no
-bandwidth plans the same again.
+Then the planner that has made the plans makes them again, with nodes made anew as `tune.py` does
+it; but nothing is tried. With one dimension there is nothing to plan around, and nothing is looked
+at. A policy that asks no bandwidth plans the same again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from collections.abc import Callable, Sequence
 
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.speeds import LOOKS, Speeds, slowest_groups
-from allrail.torch.switch import Maker, Switch, Way
+from allrail.torch.switch import Maker, Switch
+from allrail.torch.ways import Way
 
 LOOK = 50
 """Steps from one look to the next: some seconds of a job that has use for it."""

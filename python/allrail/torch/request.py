@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from allrail.base.errors import InputError, did_you_mean
 from allrail.runtime.job import Job
 from allrail.runtime.partial import check_backup_workers
-from allrail.torch.auto import AUTO, WAYS
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.local import check_every
 from allrail.torch.mesh import shape_of
 from allrail.torch.transport import Transport
+from allrail.torch.ways import AUTO, WAYS
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -23,7 +23,6 @@ from allrail.runtime.job import COMPARED_EVERY, Job, JobLike
 from allrail.runtime.job_agreed import job_of_all
 from allrail.runtime.record import folder
 from allrail.torch.asked import check_exchange, warn_without_effect
-from allrail.torch.auto import AUTO, Auto, ways_of
 from allrail.torch.backup import Backup
 from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression.compressed import Compressed
@@ -33,9 +32,10 @@ from allrail.torch.mesh import said_of
 from allrail.torch.replan import Replan
 from allrail.torch.request import Request
 from allrail.torch.scheduled import Scheduled
-from allrail.torch.switch import Switch, Way
+from allrail.torch.switch import Switch
 from allrail.torch.transport import Transport
-from allrail.torch.tune import Tune, knobs
+from allrail.torch.tune import Tune, knobs, settings, ways
+from allrail.torch.ways import AUTO, Way, ways_of
 
 Installed = Scheduled | Local | Backup
 _SAME_NUMBER = "schedule with the same number on every rank"
@@ -148,17 +148,17 @@ class Setup:
             store=self._store,
             mesh=request.mesh,
         )
-        ways = ways_of(request.exchange, native=carrier.native)
-        way = ways[0]
+        had = ways_of(request.exchange, native=carrier.native)
+        way = had[0]
         if request.exchange != AUTO:
             check_exchange(job, way)
         if agreement.rank == 0:
             warn_without_effect(job, native=carrier.native)
         if request.exchange == AUTO:
-            Auto(ways, self)
+            Tune(*ways(had), agreement, self)
         elif request.tune:
             space = knobs(dimensions=len(carrier.dimensions), native=carrier.native)
-            Tune(way, space, agreement, self)
+            Tune(*settings(way, space), agreement, self)
         elif _replans(request, carrier, job, way):
             sizes, fabric = zip(*carrier.dimensions, strict=True)
             Replan(way, sizes, fabric, carrier.plan_with, self)

@@ -2,38 +2,19 @@
 
 It is done at the beginning of a forward pass, when all ranks have closed as many rounds: gradients
 are there, all steps are made, and what comes next is as if the model had just been scheduled. Who
-decides when, and for what, is a `Switch`: `auto.Auto`, `tune.Tune`, `replan.Replan`.
+decides when, and for what, is a `Switch`: `tune.Tune`, `replan.Replan`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from allrail.runtime.agreement import Agreement
 from allrail.torch.scheduled import Scheduled
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to exchange gradients.
-
-    Attributes:
-        name: The word in the job file.
-        crosses: Whether a step may be made as late as the next forward pass.
-        settings: What differs in a node's settings.
-        ordered: Whether it goes over process groups of torch.distributed.
-        plain: Whether it needs no node at all.
-    """
-
-    name: str
-    crosses: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    ordered: bool = False
-    plain: bool = False
+from allrail.torch.ways import Way
 
 
 class Maker(Protocol):

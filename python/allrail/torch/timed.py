@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from allrail.torch.switch import Switch, Way
+from allrail.torch.switch import Switch
+from allrail.torch.ways import Way
 
 if TYPE_CHECKING:
     from allrail.torch.scheduled import Scheduled

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from allrail.search.tuning.searcher import Searcher, Trial
 
@@ -42,6 +42,25 @@ class Next:
     over: bool
 
 
+class Search(Protocol):
+    """Told what each trial came to, says what is next; the first trial is the start.
+
+    Attributes:
+        said: What came of it, in a line with times in ms; once it is over.
+    """
+
+    def told(self, time: float, error: float) -> Next:
+        """Take in what the trial under way came to.
+
+        Args:
+            time: Of a step, in any unit.
+            error: Of that, its standard error.
+        """
+
+    @property
+    def said(self) -> str: ...  # noqa: D102
+
+
 def typical(steps: Sequence[float]) -> tuple[float, float]:
     """Return a trial's time and its standard error; single steps that were held up do not count.
 
@@ -54,7 +73,7 @@ def typical(steps: Sequence[float]) -> tuple[float, float]:
 
 
 class Live:
-    """Told what each trial came to, says what is next.
+    """A `Search` by Bayesian optimisation, and what confirms it.
 
     Args:
         searcher: What is tried; it was asked for nothing yet.
@@ -71,6 +90,7 @@ class Live:
         self._idle = 0
         self._confirms: Trial | None = None
         self._again: list[float] = []
+        self._stays: Mapping[str, Any] = {}
         self.start = 0.0
         self.best = 0.0
 
@@ -80,12 +100,7 @@ class Live:
         return len(self._searcher.done)
 
     def told(self, time: float, error: float) -> Next:
-        """Take in what the trial under way came to.
-
-        Args:
-            time: Of a step, in any unit.
-            error: Of that, its standard error.
-        """
+        """See `Search`."""
         self._noise = max(self._noise, error)
         if self._confirms is not None:
             return self._confirmed(self._confirms, time)
@@ -117,10 +132,21 @@ class Live:
         if tried < self.start - self._margin(self.start):
             if len(self._again) < _CONFIRM:
                 return Next({}, over=False)
-            self.best = tried
+            self.best, self._stays = tried, best.sets
             return Next(best.sets, over=True)
         self.best = self.start
         return Next({}, over=True)
+
+    @property
+    def said(self) -> str:
+        """See `Search`."""
+        if not self._stays:
+            return f"nothing is faster than {self.start:.2f} ms a step by the noise"
+        sets = ", ".join(f"{name} {value}" for name, value in self._stays.items())
+        gain = 100 * (1 - self.best / self.start)
+        return (
+            f"{sets}: {self.best:.2f} ms a step, {self.start:.2f} as it began ({gain:.1f} % less)"
+        )
 
     def _margin(self, time: float) -> float:
         """What is no gain: two standard errors of a difference."""
