@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -51,10 +52,14 @@ class Best:
 
 
 class Work:
-    """Simulates, and counts."""
+    """Simulates each scenario once, and counts.
+
+    Setups share scenarios: `bytescheduler` is the same whatever the baseline of a framework does.
+    """
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._done, self._total = progress, 0, total
+        self._known: dict[str, TrainingResult] = {}
 
     def compare(self, network: Network, cases: Iterable[Case]) -> list[Best]:
         """Return the best of the baseline and the best of `bytescheduler` for each model.
@@ -89,9 +94,14 @@ class Work:
 
     def simulate(self, scenarios: list[dict[str, Any]]) -> list[TrainingResult]:
         """Return the results of scenarios."""
-        results = simulate_many(scenarios, progress=self._tell)
+        named = [json.dumps(scenario, sort_keys=True) for scenario in scenarios]
+        new = {
+            name: one for name, one in zip(named, scenarios, strict=True) if name not in self._known
+        }
+        results = simulate_many(list(new.values()), progress=self._tell)
+        self._known.update(zip(new, cast("list[TrainingResult]", results), strict=True))
         self._done += len(scenarios)
-        return cast("list[TrainingResult]", results)
+        return [self._known[name] for name in named]
 
     def _tell(self, done: float, total: int) -> None:
         del total
