@@ -387,6 +387,10 @@ def test_a_report_says_what_is_known_of_the_error_too(tmp_path: Path) -> None:
     assert line[1:].split("`")[0] in html.unescape((tmp_path / "report.html").read_text())
 
 
+SLOW = {"fat-tree-16k-taper50", "fat-tree-16k-taper75"}
+"""Presets that take half a minute, whose siblings of 1k differ from them in size alone."""
+
+
 class TestOneErrorLine:
     """Every prediction ends with what is known of its error, a comparison too."""
 
@@ -406,7 +410,13 @@ class TestOneErrorLine:
         told = network_lines([known, None, unknown, known])
         assert told == ["error: network -10.0 to +20.0 %: rows of tables", unknown.told]
 
-    @pytest.mark.parametrize("fabric", preset_names())
+    @pytest.mark.parametrize(
+        "fabric",
+        [
+            pytest.param(name, marks=[pytest.mark.long] if name in SLOW else [])
+            for name in preset_names()
+        ],
+    )
     def test_on_every_fabric(
         self, fabric: str, tmp_path: Path, allrail_cli: Callable[..., Any]
     ) -> None:
