@@ -206,6 +206,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         else:  # Python flushes stdout once more at exit: give it somewhere to go
             _discard_output()
     if args is None:  # what is left takes no time
+        gc.freeze()  # looking through all that was made, before it goes anyway: a fifth of a run
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status if isinstance(status, int) else 0)
 
