@@ -15,6 +15,7 @@ Everything is imported on first use: `import allrail` alone costs next to nothin
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -173,15 +174,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from allrail._core import version
-
-        return version()
+        return importlib.import_module("allrail._core").version()
     home = _HOMES.get(name) or _NAMESPACES.get(name)
     if home is None:
         raise AttributeError(f"module `allrail` has no attribute `{name}`")
-    from importlib import import_module
-
-    module = import_module(f"allrail.{home}")
+    module = importlib.import_module(f"allrail.{home}")
     value = module if name in _NAMESPACES else getattr(module, name)
     globals()[name] = value
     return value

@@ -1,7 +1,8 @@
 """Which room of the Python package stands above which, and which crates have no cycle.
 
 `make structure` prints this; `make lint` rejects a cycle, an arrow that runs up, and a room that is
-not listed. Every import counts: those in functions and those for type checkers, too.
+not listed, and a function that imports what is not large. Every import counts, those for type
+checkers too.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ def problems(root: Path) -> Iterator[str]:
         yield f"{len(folders)} rooms, {MAX_ROOMS} at most: {' '.join(folders)}"
     yield from (f"{one} imports {other}, which is above it" for one, other in upward(modules))
     yield from _cycles("Python", modules)
+    yield from (
+        f"{one} imports {other} in a function: put that at the top of the file"
+        for one, other in python_imports.in_functions(package)
+    )
     for source in sorted(root.glob("crates/*/src")):
         yield from _cycles(f"crates/{source.parent.name}", rust_modules.arrows(source))
 

@@ -1,4 +1,4 @@
-"""Which module of `allrail` imports which: every import, also those within functions."""
+"""Which module of `allrail` imports which, and what functions import."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ from pathlib import Path
 
 PACKAGE = "allrail"
 TYPES = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
+EXTRAS = frozenset(
+    [
+        "jax",
+        "jinja2",
+        "markupsafe",
+        "matplotlib",
+        "numpy",
+        "optuna",
+        "polars",
+        "ray",
+        "scipy",
+        "tensorflow",
+        "torch",
+        "yaml",
+    ]
+)
+"""Packages that are large, or need not be there: imported by the functions that use them."""
+BY_NAME = frozenset({"", "autoload", "base.late", "cli.main", "torch.private"})
+"""What imports by name: `allrail`'s own names, torch's entry point, the list of what is late, the
+commands, and torch's private names."""
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -44,21 +64,27 @@ def arrows(package: Path, *, types: bool = False) -> dict[str, set[str]]:
     return found
 
 
-def in_functions(package: Path) -> list[str]:
-    """The modules that import the package in functions, each as often as it does.
+def in_functions(package: Path) -> Iterator[tuple[str, str]]:
+    """Each module that imports in a function, and what, but for `EXTRAS`.
 
     Args:
         package: Its folder.
     """
-    known = modules(package).keys() | {f"{package.name}._core"}
-    found = []
     for name, path in modules(package).items():
         of = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                targets = {target for target, _ in _imports(node, of, types=True)}
-                found += [name for target in targets if _nearest(target, known) is not None]
-    return found
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            targets = [target for target, _ in _imports(node, of, types=True)]
+            targets += [ast.unparse(one) for one in ast.walk(node) if _is_by_name(one)]
+            if name.partition(".")[2] not in BY_NAME:
+                yield from ((name, one) for one in targets if one.partition(".")[0] not in EXTRAS)
+
+
+def _is_by_name(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
 
 
 def room(module: str) -> str:

@@ -13,14 +13,17 @@ this list says what is left.
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import shutil
-import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 PREFIX = ".allrail-"
 """What names of temporary files and folders beside other files begin with."""
@@ -44,7 +47,7 @@ def folder(beside: Path | None = None) -> Iterator[Path]:
         OSError: It cannot be made.
     """
     hidden = PREFIX if beside is not None else PREFIX.removeprefix(".")
-    made = (beside or Path(tempfile.gettempdir())) / f"{hidden}{secrets.token_hex(6)}"
+    made = (beside or Path(tempfile.gettempdir())) / f"{hidden}{os.urandom(6).hex()}"
     # Noted first: an interruption may come between any two lines.
     note(made)
     try:
@@ -104,9 +107,9 @@ def end_all() -> None:
     """Kill the processes and remove the files. Others may still write: so each is renamed first."""
     for process in list(_processes):
         process.kill()
-    for process in list(_processes):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE_S)
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until and any(process.poll() is None for process in list(_processes)):
+        time.sleep(_PATIENCE_S / 100)
     # Folders within others were noted later.
     for path, whole in reversed(list(_paths.items())):
         with contextlib.suppress(OSError):

@@ -17,11 +17,11 @@ users write and nobody may replace the files of another (sticky bit), each user 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -270,7 +270,7 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    staged = path.parent / f"{leftovers.PREFIX}{secrets.token_hex(6)}"
+    staged = path.parent / f"{leftovers.PREFIX}{os.urandom(6).hex()}"
     leftovers.note(staged)
     try:
         with staged.open("xb") as file:
@@ -292,16 +292,11 @@ def umask() -> int:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes of ours from moving files into a folder, where the system can.
+    """Keep other processes of ours from moving files into a folder, where its file system can.
 
     Args:
         folder: It must be there.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some network file systems lock no folders

@@ -13,10 +13,13 @@ from __future__ import annotations
 import atexit
 import codecs
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
+from allrail import _core
 from allrail.base import leftovers
 from allrail.base.errors import InputError
 
@@ -69,9 +72,6 @@ class _Kept:
 
     def spool(self) -> Path:
         if self.file is None:
-            import shutil
-            import tempfile
-
             head = self.read(_HEAD)
             folder = Path(tempfile.mkdtemp(prefix="allrail-stdin-"))
             leftovers.note(folder)
@@ -186,8 +186,6 @@ def _source() -> BinaryIO:
 
 
 def _most() -> int:
-    from allrail import _core
-
     said = os.environ.get("ALLRAIL_MAX_TRACE_BYTES")
     try:
         return _core.parse_quantity("size", said) if said else _LARGEST

@@ -12,16 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from importlib import metadata
+from importlib.metadata import EntryPoint
 
 import click
 
 from allrail.base.errors import InputError
 from allrail.base.foreign import printable
+from allrail.base.installed import installer
 from allrail.cli.verbs import OWN, SEPARATE
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "allrail.commands"
 MAX_ABOUT_CHARS = 66
@@ -72,10 +71,6 @@ def load(name: str) -> click.Command | None:
         InputError: Its package is not installed, or cannot be imported, or what it names is no
             command, or several packages add it.
     """
-    from allrail.base.installed import (
-        installer,  # with all that reads metadata: no command needs it
-    )
-
     found = points().get(name, ())
     source = f"allrail {name}"
     if not found:
@@ -114,10 +109,8 @@ def load(name: str) -> click.Command | None:
 
 
 def _points() -> Iterator[EntryPoint]:
-    from importlib.metadata import distributions
-
     seen = set()
-    for package in distributions():
+    for package in metadata.distributions():
         try:
             declared = package.read_text("entry_points.txt")
             if declared is None or GROUP not in declared:

@@ -11,6 +11,7 @@ from allrail.cli import options, output
 from allrail.cli.device import show
 from allrail.cli.function import function
 from allrail.cli.group import Group
+from allrail.measure.calibrate.ran import DEFAULT
 
 if TYPE_CHECKING:
     from allrail.measure.calibrate.network import Calibrated
@@ -173,8 +174,6 @@ def device(made: DeviceCalibration, *, out: Path | None) -> None:
 
 
 def _show(made: Calibrated) -> None:
-    from allrail.measure.calibrate.ran import DEFAULT
-
     several = len(made.judged) > 1
     rows = []
     for each in made.judged:

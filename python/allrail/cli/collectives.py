@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allrail.base import late
 from allrail.base.axes import short_of
 from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count, show_number
@@ -176,10 +177,8 @@ def _tell_measured(scenario: Scenario) -> None:
     """Say what the library takes that a fabric was calibrated from: another schedule."""
     if getattr(scenario.fabric, "library", None) is None:
         return
-    from allrail.measure.calibrate.nccl.beside import nccl_of
-
     try:
-        one = nccl_of(scenario)
+        one = late.call("measured collective", scenario)
     except InputError:
         return  # Several collectives, or one that the tables are not of.
     output.note(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allrail.base import late
 from allrail.base.axes import SHORT, option
 from allrail.base.errors import InputError
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.cli.function import function
-from allrail.cli.views import view_of
+from allrail.measure.comparison import Comparison
+from allrail.scenario.text import read_text
 
 if TYPE_CHECKING:
     from allrail.measure.beside_astra_sim import BesideAstraSim
@@ -113,17 +115,13 @@ def command(comparison: Comparison | BesideAstraSim) -> None:
     With --astra-sim FILE is a result of ASTRA-sim (`tutorial_result.csv` of 1.0, the saved output
     of 2.x), and the case of its other files is simulated beside it.
     """
-    from allrail.measure.comparison import Comparison
-
     if isinstance(comparison, Comparison):
-        view_of(comparison.job).show_comparison(comparison)
+        late.found(f"view of {comparison.job}").show_comparison(comparison)
     else:
         astra.show_beside(comparison)
 
 
 def _values(text: str, source: str) -> list[object]:
-    from allrail.scenario.text import read_text
-
     texts = [part.strip() for part in options.apart(text) if part.strip()]
     if not texts:
         raise InputError("no value is named", hint="separate several by `,`", source=source)

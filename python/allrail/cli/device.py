@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from allrail.cli import output
+from allrail.measure.calibrations import kind_of_row
 
 if TYPE_CHECKING:
     from allrail.measure.calibrate.device.fit import Fitted
@@ -17,8 +18,6 @@ def show(fitted: Fitted) -> None:
     Args:
         fitted: The file and its rows.
     """
-    from allrail.measure.calibrations import kind_of_row
-
     cells = []
     off: dict[str, list[float]] = {}
     for row in fitted.rows:

@@ -9,6 +9,7 @@ import click
 
 from allrail.cli import options, output
 from allrail.cli.function import function
+from allrail.measure.calibrate.shape import size_text
 
 if TYPE_CHECKING:
     from allrail.measure.calibrate.judge import Judgement
@@ -74,8 +75,6 @@ def command(expected: Expected, *, report: Path | None) -> None:
 
 
 def _show(rows: Any, notes: list[str], found: Judgement, *, measured: bool) -> None:
-    from allrail.measure.calibrate.shape import size_text
-
     header = ["bytes", "algorithm", "expected_us", "expected_busbw"]
     header += ["measured_us", "measured_busbw", "%_of_expected"] if measured else []
     lines = []

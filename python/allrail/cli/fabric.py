@@ -11,6 +11,9 @@ from allrail.base.units import plain_number
 from allrail.cli import options, output
 from allrail.cli.function import function
 from allrail.cli.group import Group
+from allrail.scenario import GraphFabric, load_any_fabric
+from allrail.simulation.graphs import facts
+from allrail.simulation.networks import gbps_of
 
 if TYPE_CHECKING:
     from allrail.results.answer import Told
@@ -72,9 +75,6 @@ def show_fabric(shown: Told, *, fabric: str, picture: Path | None, infragraph: P
       allrail fabric show dgx-h100
       allrail fabric show fat-tree-1k --infragraph fat-tree.infragraph.yaml
     """  # noqa: D301, click wants the character
-    from allrail.scenario import GraphFabric, load_any_fabric
-    from allrail.simulation.networks import gbps_of
-
     if "yaml" in shown:
         output.text(shown["yaml"], end="")
         return
@@ -124,9 +124,6 @@ def advise_fabric(advice: Told, *, fabric: str) -> None:
     For every pair: just enough, over- or under-provisioned (Themis, section 6.3), and the split of
     the same total that suits the baseline best.
     """
-    from allrail.scenario import GraphFabric, load_any_fabric
-    from allrail.simulation.graphs import facts
-
     output.table(
         ["inner", "outer", "inner_Gb/s", "outer_Gb/s", "just_enough_Gb/s", "idle_Gb/s", "verdict"],
         [
@@ -213,8 +210,6 @@ def _switches(shown: dict[str, Any]) -> str:
 
 def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
     """Which numbers the nodes of a plane have: what `failed_nodes` goes by."""
-    from allrail.simulation.graphs import facts
-
     if facts(fabric)["named"]:
         return "NPUs as they stand, then switches; what has failed goes by name"
     npus = shown["npus"]
@@ -245,8 +240,6 @@ def _or_dash(value: int | None) -> str:
 
 
 def _topology(preset: str) -> str:
-    from allrail.scenario import load_any_fabric
-
     return str(getattr(load_any_fabric(preset), "topology", "-"))
 
 

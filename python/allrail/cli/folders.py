@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.base import late
 from allrail.base.errors import InputError
 from allrail.base.files import check_folder, check_target
 from allrail.base.units import show_count
@@ -41,10 +42,8 @@ def check_results(folder: Path, *, option: str) -> None:
     Raises:
         InputError: As of `check`; or it has such files that allrail did not write.
     """
-    from allrail.output.write import check_folder
-
     check(folder, option=option)
-    check_folder(folder, option=option)
+    late.call("folder of results", folder, option=option)
 
 
 def check_file(file: Path, *, option: str) -> None:
@@ -114,10 +113,8 @@ def write(
         results: By label.
         scenarios: By the same labels.
     """
-    from allrail.output.write import write_results
-
     tell_replaced(folder)
-    write_results(folder, results=results, scenarios=scenarios)
+    late.call("write results", folder, results=results, scenarios=scenarios)
 
 
 def answer(folder: Path, kind: str, told: Mapping[str, Any]) -> None:
@@ -128,10 +125,8 @@ def answer(folder: Path, kind: str, told: Mapping[str, Any]) -> None:
         kind: Which answer, as `allrail.output.report.answer` has it.
         told: The answer as plain values.
     """
-    from allrail.output.report.answer import write
-
     tell_replaced(folder)
-    write(folder, kind, told)
+    late.call("write answer", folder, kind, told)
     tell(folder)
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import allrail
 from allrail.base.errors import AllrailWarning, InputError
 from allrail.cli import folders, output
 
@@ -120,8 +121,6 @@ def found(name: str) -> Callable[..., Any]:
     Args:
         name: Such as `cost` or `fabric.show`.
     """
-    import allrail
-
     value: Any = allrail
     for part in name.split("."):
         value = getattr(value, part)

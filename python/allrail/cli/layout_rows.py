@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from allrail.base.errors import InputError
 from allrail.base.units import plain_number, show_count
 from allrail.cli import output
+from allrail.search.layouts import why_it_loses
+from allrail.search.layouts.answer import gap, no_tool
+from allrail.search.layouts.choice import WITHIN
+from allrail.search.layouts.pessimistic import BUSY
 
 if TYPE_CHECKING:
     from allrail.search.layouts import Job, Ranked
@@ -65,9 +69,6 @@ def tell(answer: Layouts) -> None:
     Args:
         answer: What was found.
     """
-    from allrail.search.layouts.answer import gap, no_tool
-    from allrail.search.layouts.choice import WITHIN
-
     job, found, best = answer.job, answer.found, answer.best
     output.note(
         f"recommended (*): {best.layout.name}, of those within {100 * WITHIN:g} % of the fastest"
@@ -134,8 +135,6 @@ def _tell_rest(found: Found) -> None:
 
 def _tell_network(answer: Layouts) -> None:
     """What the recommended layout loses on a slower network; what is better there."""
-    from allrail.search.layouts.pessimistic import BUSY
-
     best = answer.best
     name, busy = best.binding
     if busy > BUSY:
@@ -162,8 +161,6 @@ def _tell_network(answer: Layouts) -> None:
 
 def _tell_mine(answer: Layouts) -> None:
     """What the layout of `--score` loses by."""
-    from allrail.search.layouts import why_it_loses
-
     mine = answer.mine
     if mine is None:
         return

@@ -18,8 +18,10 @@ from typing import NoReturn
 try:
     import click
 
+    import allrail
     from allrail.base import stdin
     from allrail.base.errors import AllrailError, InputError
+    from allrail.base.manifest import reading
     from allrail.cli import added, interrupt, mistyped, progress
     from allrail.cli.group import Group
     from allrail.cli.verbs import HELP, SECTIONS, VERBS
@@ -64,8 +66,6 @@ class _Verbs(Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
-        from allrail.base.manifest import reading
-
         try:
             with reading():
                 outcome: object = super().invoke(ctx)
@@ -144,8 +144,6 @@ def _help(*, verbs: tuple[str, ...]) -> None:
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001
     del param
     if value:
-        import allrail
-
         click.echo(f"allrail {allrail.__version__}")
         ctx.exit()
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from allrail.base import stdin
+from allrail.base import late, stdin
 from allrail.base.errors import InputError
 from allrail.cli import folders
 from allrail.results.answer import MAX_SLICES
@@ -230,10 +230,8 @@ def listed(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:
     del ctx, param
     if files:
-        from allrail.simulation.plugins import load_plugin
-
         for file in files:
-            load_plugin(file)
+            late.call("load plugin", file)
 
 
 def plugin(command: F) -> F:

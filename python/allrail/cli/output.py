@@ -16,6 +16,9 @@ from allrail.base.units import show_count, show_error
 from allrail.cli.columns import aligned, folded, terminal_width
 from allrail.cli.progress import Progress as Progress  # noqa: PLC0414, commands find it here
 from allrail.cli.progress import aside
+from allrail.results.accuracy import line_of
+from allrail.results.network_accuracy import network_error, network_lines
+from allrail.scenario import load_scenario
 
 if TYPE_CHECKING:
     from allrail.results.network_accuracy import NetworkError
@@ -237,10 +240,6 @@ def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
         scenario: What was simulated; of several, one that computes as they do.
         sets: Overrides.
     """
-    from allrail.results.accuracy import line_of
-    from allrail.results.network_accuracy import network_error
-    from allrail.scenario import load_scenario
-
     loaded = load_scenario(scenario, sets=sets)
     network = network_error(loaded)
     told = line_of(loaded) or (None if network is None else network.told)
@@ -270,8 +269,6 @@ def predicted(
         network: Of each scenario whose fabric has none, what is known of the network's error
             (`network_accuracy.network_error`).
     """
-    from allrail.results.network_accuracy import network_lines
-
     for wiring in dict.fromkeys(filter(None, simulated_as)):
         note(wiring)
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(network_models))

@@ -11,6 +11,7 @@ from allrail.base.errors import InputError
 from allrail.base.units import show_count, show_number
 from allrail.cli import options, output
 from allrail.cli.function import function, option_of
+from allrail.results.network_accuracy import TRAFFIC
 
 if TYPE_CHECKING:
     from allrail.simulation.placing import Placed
@@ -85,8 +86,6 @@ _RUNS = ("alone", "in_place", "together")
 
 
 def _show_mixes(told: dict[str, Any]) -> None:
-    from allrail.results.network_accuracy import TRAFFIC
-
     upper, moved = told["upper_level"], told["defragmentation"]
     rows = [_row("utilisation_%", told["utilisation"], 100)]
     if max(told["fabric"]["leaves"]) > 1:

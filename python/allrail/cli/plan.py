@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ import click
 
 from allrail.cli import layout_rows, options, output
 from allrail.cli.function import function
+from allrail.results.plans import Plan
+from allrail.scenario import load_any_fabric
 
 if TYPE_CHECKING:
     from allrail.results.plans import Plan
@@ -29,9 +33,6 @@ _LETTERS = {
 @contextmanager
 def _ended_with_rows() -> Iterator[None]:
     """Let SIGTERM end a search as Ctrl-C does, so that what it has is shown."""
-    import signal
-    import threading
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -121,8 +122,6 @@ def command(answer: Plan | Layouts, *, out: Path | None) -> None:
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --out best.yaml
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --for megatron --fix tp=8
     """  # noqa: D301, click wants the character
-    from allrail.results.plans import Plan
-
     if not isinstance(answer, Plan):
         _show_layouts(answer, out)
         return
@@ -132,8 +131,6 @@ def command(answer: Plan | Layouts, *, out: Path | None) -> None:
 
 
 def _show_layouts(answer: Layouts, out: Path | None) -> None:
-    from allrail.scenario import load_any_fabric
-
     for note in answer.unsaid:
         output.note(note)
     layout_rows.show(answer)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allrail.base import late
 from allrail.cli import astra_sim as astra
 from allrail.cli import options
 from allrail.cli.function import function
-from allrail.cli.views import view_of
 
 if TYPE_CHECKING:
     from allrail.results.result import Result
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @function("simulate", doing="simulating", counts=False, folder="out", check=options.slices)
 def command(result: Result, *, astra_sim: bool) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
-    view = view_of(result.kind)
+    view = late.found(f"view of {result.kind}")
     if astra_sim:
         view.show_case(result)
     else:

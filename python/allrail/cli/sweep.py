@@ -9,6 +9,10 @@ import click
 from allrail.base.units import show_count
 from allrail.cli import options, output
 from allrail.cli.function import function
+from allrail.output.report.sweep import more_is_better
+from allrail.search.sweeps.axes import written
+from allrail.search.sweeps.known import known_line
+from allrail.search.sweeps.table import ERROR
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,8 +63,6 @@ def command(swept: Swept) -> None:
     Results are kept as they come: the same command goes on with a sweep that was interrupted. A
     point that is wrong is a row with its error; the exit status is 1 then.
     """
-    from allrail.search.sweeps.known import known_line
-
     show(swept)
     if (line := known_line(swept.study)) is not None:
         output.note(line)
@@ -76,9 +78,6 @@ def show(swept: Swept) -> None:
     Args:
         swept: What came of the sweep.
     """
-    from allrail.search.sweeps.axes import written
-    from allrail.search.sweeps.table import ERROR
-
     table = swept.table
     good = table.filter(table[ERROR].is_null())
     rows = table if len(table) <= MOST_ROWS else best(good, swept.shown).head(BEST)
@@ -116,8 +115,6 @@ def best(good: pl.DataFrame, shown: str) -> pl.DataFrame:
         good: Those without an error.
         shown: By which result.
     """
-    from allrail.output.report.sweep import more_is_better
-
     return good.sort(shown, descending=more_is_better(shown), nulls_last=True, maintain_order=True)
 
 
@@ -128,8 +125,6 @@ def _results(swept: Swept, good: pl.DataFrame) -> list[str]:
 
 
 def _tell_errors(swept: Swept) -> None:
-    from allrail.search.sweeps.table import ERROR
-
     wrong = swept.table.filter(swept.table[ERROR].is_not_null())
     if not len(wrong):
         return

@@ -10,6 +10,7 @@ from allrail.base.errors import show as written
 from allrail.base.units import plain_number, show_count, show_duration, show_number
 from allrail.cli import output
 from allrail.cli.astra_sim import show_columns
+from allrail.measure.calibrate.step import measured_step
 from allrail.results.accuracy import lines
 from allrail.simulation.variants import show_value
 
@@ -50,8 +51,6 @@ def _tell_measured(scenario: Scenario) -> None:
     """Say what the step takes with the collectives of the library whose tables were measured."""
     if getattr(scenario.fabric, "library", None) is None:
         return
-    from allrail.measure.calibrate.step import measured_step
-
     try:
         found = measured_step(scenario)
     except InputError:

@@ -10,6 +10,7 @@ import click
 from allrail.base.errors import show as shown
 from allrail.cli import options, output
 from allrail.cli.function import function
+from allrail.search.tuning.run import finite
 
 if TYPE_CHECKING:
     from allrail.search.tuning import Tuned
@@ -41,8 +42,6 @@ def command(tuned: Tuned) -> None:
     They are what its schedulers read: partition, credit, bucket, threshold, cycle; and chunks.
     Bayesian optimisation (Optuna). The first trial is the scenario as it is.
     """
-    from allrail.search.tuning.run import finite
-
     best = tuned.best
     output.table(
         ["trial", *(knob.path for knob in tuned.knobs), "step_time_us", "gain_%"],

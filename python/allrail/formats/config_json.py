@@ -9,6 +9,7 @@ from allrail.base.errors import InputError
 from allrail.base.files import staged_folder
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import MODEL
+from allrail.scenario.models import load_model, parameters_of
 
 _ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}
 """What a model does not say, and a step needs."""
@@ -30,8 +31,6 @@ def import_model(files: list[Path], folder: Path, name: str, notes_of: NotesOf) 
     Raises:
         InputError: There are several, or the model is not read.
     """
-    from allrail.scenario.models import load_model, parameters_of
-
     if len(files) > 1:
         raise InputError(
             "a model is one file", hint="import one", source="allrail import", value=str(files[1])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail import _core
+from allrail.scenario.explain import from_core
 from allrail.scenario.places import Places
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def in_core(places: Places, folder: Path | None = None) -> Iterator[None]:
         InputError: The core refuses what it was given.
         OSError: The system refused it a file in `folder`.
     """
-    from allrail.scenario.explain import from_core
-
     try:
         yield
     except _core.InputError as error:

@@ -8,9 +8,11 @@ from pathlib import Path
 from allrail.base.errors import InputError
 from allrail.base.files import staged_folder
 from allrail.base.units import show_count
+from allrail.formats.astra_sim.loops import split_by_loop
 from allrail.formats.imported import Imported, named_in, write_scenario
 from allrail.formats.recognised import LAYERS
 from allrail.scenario.astra_sim.notes import Notes
+from allrail.scenario.astra_sim.workload import read_workload
 
 
 def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
@@ -24,9 +26,6 @@ def import_layers(files: list[Path], folder: Path, name: str) -> Imported:
     Raises:
         InputError: There are several, or the file is no layer file.
     """
-    from allrail.formats.astra_sim.loops import split_by_loop
-    from allrail.scenario.astra_sim.workload import read_workload
-
     if len(files) > 1:
         raise InputError(
             "a layer file stands for all ranks",

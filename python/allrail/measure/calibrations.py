@@ -7,11 +7,11 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allrail import _core
+from allrail.base import late
 from allrail.base.arguments import FILES, Names, PathLike, check, checked, several
 from allrail.base.errors import AllrailWarning, InputError, did_you_mean
 from allrail.base.files import write_text, write_yaml
@@ -278,7 +278,7 @@ def _ladder(text: str) -> list[int]:
 def _measured(sizes: list[int], collective: str, progress: Progress | None) -> tuple[Measured, int]:
     place = place_of()
     try:
-        job = import_module("allrail.measure.calibrate.live")
+        job = late.found("live calibration")
     except ImportError:
         raise InputError(
             "torch is not installed", hint=install("torch"), source="calibrate live"
@@ -346,7 +346,6 @@ def _of_device(
     try:
         import torch
 
-        from allrail.measure.calibrate.device.bench import Bench
     except ImportError:
         raise InputError(
             "torch is not installed", hint=install("torch"), source="calibrate device"
@@ -370,7 +369,7 @@ def _of_device(
             value=str(which),
             hint="`cpu` measures the processor",
         )
-    found = run(Bench(chosen), seconds=seconds, progress=progress)
+    found = run(late.call("bench of a device", chosen), seconds=seconds, progress=progress)
     return fit(found), found.warnings, found.notes
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from allrail import _core
 from allrail.base.arguments import checked
 from allrail.base.errors import InputError, did_you_mean
 from allrail.results.answer import Told
+from allrail.runtime.job import job_schema
 from allrail.scenario import Fabric, GraphFabric, Scenario
 from allrail.scenario.graph import topologies
 
@@ -45,13 +47,9 @@ def schema(what: str = "scenario") -> Told:
 
 def _schema(of: str) -> dict[str, Any]:
     if of == "plan":
-        from allrail import _core
-
         tree: dict[str, Any] = json.loads(_core.plan_schema())
         return tree
     if of == "job":
-        from allrail.runtime.job import job_schema
-
         return job_schema()
     models = {"scenario": Scenario.model_json_schema, "fabric": _fabric}
     return {"$schema": DIALECT, **models[of]()}

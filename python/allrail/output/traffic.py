@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from allrail import _core
 from allrail.base.files import staged_folder
 from allrail.output.frames import write_frame
+from allrail.output.report import style, traffic
+from allrail.output.report.traffic_page import page
 from allrail.output.write import (
     OUTPUT,
     REPORT_FILE,
@@ -45,9 +47,6 @@ def write_traffic(
     Raises:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
-    from allrail.output.report import style, traffic
-    from allrail.output.report.traffic_page import page
-
     check_folder(folder)
     inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     each = {name: list(one.raw.get("npu_bandwidths_gbps", ())) for name, one in results.items()}

@@ -18,6 +18,8 @@ from allrail import _core
 from allrail.base.files import staged_folder
 from allrail.output.frames import DIMENSION_TYPES, write_frame
 from allrail.output.kineto import Named, compressed, first_ranks, trace_of
+from allrail.output.report import style, training
+from allrail.output.report.training_page import page
 from allrail.output.write import (
     OUTPUT,
     REPORT_FILE,
@@ -116,9 +118,6 @@ def write_training(
     Raises:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
-    from allrail.output.report import style
-    from allrail.output.report.training_page import page
-
     check_folder(folder)
     inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     told = [one.to_dict() for one in what_ifs]
@@ -200,8 +199,6 @@ def describe(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drawn(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -> dict[str, Figure]:
-    from allrail.output.report import training
-
     name, first = next(iter(results.items()))
     drawn: dict[str, Figure] = {}
     if first.timeline:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from allrail import _core
 from allrail.base.files import check_target, staged_folder
 from allrail.output.frames import dimensions_frame, results_frame, timeline_frame, write_frame
+from allrail.output.report import activity, comparison, gantt, style
+from allrail.output.report.collectives_page import page
 from allrail.output.trace import trace_gzip
 
 if TYPE_CHECKING:
@@ -55,9 +57,6 @@ def write_results(
     Raises:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
-    from allrail.output.report import activity, comparison, gantt, style
-    from allrail.output.report.collectives_page import page
-
     check_folder(folder)
     inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     drawn: dict[str, Any] = {}

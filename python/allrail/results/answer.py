@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from importlib import import_module
 from typing import Any
 
 from allrail.base import late
@@ -14,7 +14,7 @@ MAX_SLICES = 300_000
 
 def renderers() -> Any:
     """Return the module that writes, draws and shows answers; nothing of it is needed before."""
-    return import_module(late.RENDERERS)
+    return late.found("renderers")
 
 
 class Answer(ABC):
@@ -31,8 +31,6 @@ class Answer(ABC):
 
     def to_json(self) -> str:
         """Return it as the JSON text of `--json`."""
-        import json
-
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
 
     @property

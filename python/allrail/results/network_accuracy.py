@@ -111,8 +111,6 @@ def network_error(scenario: Scenario) -> NetworkError | None:
     Args:
         scenario: What was simulated; None comes back of a workload, and of a fabric with `error`.
     """
-    from allrail.scenario import Fabric
-
     if scenario.workload is not None:
         return None
     if scenario.traffic is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,8 +72,6 @@ class Result(_Record, Answer):
         Args:
             timeline: Whether its slices go with it, where it has them.
         """
-        import json
-
         return json.dumps(self.to_dict(timeline=timeline), indent=1, ensure_ascii=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:

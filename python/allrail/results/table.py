@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -91,8 +92,6 @@ class ToldTable(Told, Table):
 
 
 def _file_of(frame: pl.DataFrame, suffix: str) -> bytes:
-    import io
-
     out = io.BytesIO()
     if suffix == ".csv":
         frame.write_csv(out)

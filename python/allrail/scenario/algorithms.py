@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from allrail.base.errors import InputError, show
 from allrail.scenario.choices import OPERATIONS
@@ -55,8 +55,6 @@ class PerDimension(_WithPrograms):
         return tuple(self._one(*each, programs) for each in enumerate(value))
 
     def _one(self, place: int, name: Any, programs: Collection[str]) -> str:
-        from pydantic_core import PydanticCustomError
-
         if isinstance(name, str) and name in (AUTO, *_made(), *programs):
             return name
         try:

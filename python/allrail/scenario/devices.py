@@ -7,6 +7,7 @@ from typing import Any
 
 from allrail.base.errors import InputError
 from allrail.base.stdin import STDIN
+from allrail.scenario.text import read_file
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -21,8 +22,6 @@ def load_device(name: str, *, folder: FilePath | None = None) -> str | dict[str,
     Raises:
         InputError: There is no such file, or it is not a mapping.
     """
-    from allrail.scenario.text import read_file
-
     path = (folder or FilePath()) / name
     if path != STDIN and path.suffix not in _SUFFIXES:
         return name

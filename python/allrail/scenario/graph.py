@@ -14,6 +14,7 @@ from functools import cache
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic_core import PydanticCustomError
 
 from allrail import _core
 from allrail.base.errors import InputError, did_you_mean, show
@@ -220,8 +221,6 @@ class _Check:
             self.value(one, schema, (*path, name))
 
     def _quantity(self, value: Any, field: Quantity, path: Path) -> None:
-        from pydantic_core import PydanticCustomError
-
         try:
             field.check(value)
         except PydanticCustomError as error:

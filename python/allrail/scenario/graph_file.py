@@ -15,6 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.base.errors import InputError, did_you_mean, show
+from allrail.scenario.graph import inner_topologies, topologies
 from allrail.scenario.infragraph import Infrastructure, is_infragraph, lookalike
 from allrail.scenario.places import Path, Places, show_path
 from allrail.scenario.text import read_file
@@ -39,8 +40,6 @@ def resolve(
     Raises:
         InputError: The file cannot be read or is no graph.
     """
-    from allrail.scenario.graph import inner_topologies, topologies
-
     whole = dict(tree)
     tag = whole.get("topology")
     if not isinstance(tag, str) or tag not in topologies():

@@ -15,6 +15,7 @@ from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.forms import refuse_other
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.graph_file import resolve as resolve_graph
 from allrail.scenario.job import NAMES, two
 from allrail.scenario.model import Scenario
 from allrail.scenario.models import model_names, resolve
@@ -24,6 +25,7 @@ from allrail.scenario.places import Places
 from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
 from allrail.scenario.programs import files_in, with_programs
 from allrail.scenario.text import read_file
+from allrail.scenario.trace_file import read_trace
 
 ScenarioLike = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """A path, a mapping of the same shape as a file, or a `Scenario`."""
@@ -84,9 +86,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     if isinstance(tree.get("fabric"), str):
         resolve_fabric(tree, places, folder)
     elif isinstance(tree.get("fabric"), Mapping) and "topology" in tree["fabric"]:
-        from allrail.scenario.graph_file import resolve
-
-        tree["fabric"] = resolve(tree["fabric"], places=places, folder=folder, at=("fabric",))
+        tree["fabric"] = resolve_graph(tree["fabric"], places=places, folder=folder, at=("fabric",))
     if isinstance(tree.get("workload"), Mapping):
         _resolve_model(tree, places, folder)
     if "schedule" in tree:
@@ -142,8 +142,6 @@ def _resolve_model(tree: dict[str, Any], places: Places, folder: FilePath) -> No
 
 def _read_trace(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
     """Put a trace's messages in place of the file that holds them."""
-    from allrail.scenario.trace_file import read_trace
-
     traffic = dict(tree["traffic"])
     if "messages" in traffic:
         both = InputError(

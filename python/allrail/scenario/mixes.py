@@ -7,6 +7,7 @@ read_mix("alibaba-2020").rows
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from allrail.base.errors import InputError, did_you_mean, show
 from allrail.base.stdin import STDIN
 from allrail.scenario.places import Places, show_path
+from allrail.scenario.text import read_bytes, read_file
 
 MIXES = Path(__file__).parents[1] / "presets" / "mixes"
 _FOR_PEOPLE = ("schema_version", "name", "about", "licence", "sources", "unit")
@@ -170,10 +172,6 @@ def read_csv(path: Path, names: tuple[str, ...]) -> tuple[list[list[str]], list[
     Raises:
         InputError: It cannot be read, or a row has other columns.
     """
-    import csv
-
-    from allrail.scenario.text import read_bytes
-
     rows: list[list[str]] = []
     lines: list[int | None] = []
     reader = csv.reader(read_bytes(path).splitlines())
@@ -203,8 +201,6 @@ def read_csv(path: Path, names: tuple[str, ...]) -> tuple[list[list[str]], list[
 
 def _has_columns(path: Path) -> bool:
     """Whether a file without an ending is CSV: its first line has a comma, and no key."""
-    from allrail.scenario.text import read_bytes
-
     lines = (line.strip() for line in read_bytes(path).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return "," in first and ":" not in first
@@ -220,8 +216,6 @@ def _csv_mix(path: Path) -> Mix:
 
 
 def _yaml_mix(path: Path) -> Mix:
-    from allrail.scenario.text import read_file
-
     tree, places = read_file(path)
     source = path.stem if path.parent == MIXES else str(path)
     jobs = tree.get("jobs") if isinstance(tree, dict) else None

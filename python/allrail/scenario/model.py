@@ -34,6 +34,7 @@ from allrail.scenario.keys.schedule import Collective, Schedule
 from allrail.scenario.keys.traffic import Messages
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places
+from allrail.scenario.presets import graph_in_place, load_any_fabric
 from allrail.scenario.programs import with_programs
 from allrail.scenario.sugar import PacketSettings, PlacementField, WhatIfName
 from allrail.scenario.traffic import Traffic
@@ -46,12 +47,8 @@ def _as_list(value: Any) -> Any:
 
 def _as_fabric(value: Any) -> Any:
     if isinstance(value, str):
-        from allrail.scenario.presets import load_any_fabric
-
         return load_any_fabric(value)
     if isinstance(value, Mapping) and "topology" in value:
-        from allrail.scenario.presets import graph_in_place
-
         return graph_in_place(dict(value))
     return value
 

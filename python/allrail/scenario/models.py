@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from allrail import _core
-from allrail.base import stdin
+from allrail.base import late, stdin
 from allrail.base.errors import InputError, did_you_mean
 from allrail.base.manifest import note_source, note_trace
 from allrail.scenario.choices import FORMS
@@ -292,10 +292,7 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         found["trace"] = {key: _placed(key, value, folder) for key, value in trace.items()}
     if isinstance(layers, str):
         found.setdefault("name", FilePath(layers).stem)
-        from allrail.scenario.astra_sim.notes import Notes
-        from allrail.scenario.astra_sim.workload import read_workload
-
-        found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
+        found["astra_sim"] = late.call("layers of ASTRA-sim", folder / layers).to_json()
     return found
 
 

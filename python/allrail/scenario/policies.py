@@ -12,6 +12,7 @@ from typing import Any
 
 from allrail.base.errors import did_you_mean, show
 from allrail.scenario.fields import Table, _Field, more_of, names, refuse, renamed, table
+from allrail.scenario.graph import check_mapping
 from allrail.scenario.places import Places
 
 _QUANTITIES = ("Bandwidth", "Bytes", "Time")
@@ -26,8 +27,6 @@ class Policy(_Field):
 
     def check(self, value: Any) -> dict[str, Any]:
         """Return the mapping."""
-        from allrail.scenario.graph import check_mapping
-
         known = names(self.of)
         tree = {"policy": value} if isinstance(value, str) else value
         hint = f"for example `{self.key.rpartition('.')[2]}: {known[-1]}`"

@@ -7,10 +7,19 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from allrail.base import stdin
 from allrail.base.arguments import KINDS, check
 from allrail.base.errors import InputError, did_you_mean
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import from_pydantic
+from allrail.scenario.fabric import Fabric
 from allrail.scenario.forms import refuse_other
+from allrail.scenario.graph import GraphFabric, check_keys
+from allrail.scenario.graph_file import resolve
+from allrail.scenario.places import Places, parse_path, show_path
+from allrail.scenario.text import read_bytes, read_file
 
 if TYPE_CHECKING:
     from allrail.scenario.fabric import Fabric
@@ -37,8 +46,6 @@ def load_fabric(name: str | os.PathLike[str], *, folder: FilePath | None = None)
     Raises:
         InputError: There is no such preset or file, or it is no product of dimensions.
     """
-    from allrail.scenario.dimensions import dimensions_of
-
     return dimensions_of(load_any_fabric(name, folder=folder))
 
 
@@ -70,8 +77,6 @@ def graph_in_place(tree: dict[str, Any]) -> Fabric | GraphFabric:
     Raises:
         InputError: It is not one; its field starts with `fabric`.
     """
-    from allrail.scenario.places import Places, parse_path, show_path
-
     try:
         return _validated(tree, Places())
     except InputError as error:
@@ -93,9 +98,6 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     Raises:
         InputError: There is no such preset or file.
     """
-    from allrail.scenario.graph_file import resolve
-    from allrail.scenario.text import read_file
-
     path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
     named = path == stdin.STDIN or path.suffix in _SUFFIXES
     if path.parent != FOLDER and not named and not os.path.isfile(path):  # noqa: PTH113, it raises nothing
@@ -123,8 +125,6 @@ def fabric_text(name: str) -> str:
     Args:
         name: A preset's name or a file's path.
     """
-    from allrail.scenario.text import read_bytes
-
     return read_bytes(FOLDER / f"{name}.yaml" if name in preset_names() else FilePath(name))
 
 
@@ -134,12 +134,6 @@ def _preset(name: str) -> Fabric | GraphFabric:
 
 
 def _validated(tree: dict[str, Any], places: Places) -> Fabric | GraphFabric:
-    from pydantic import ValidationError
-
-    from allrail.scenario.explain import from_pydantic
-    from allrail.scenario.fabric import Fabric
-    from allrail.scenario.graph import GraphFabric, check_keys
-
     model: type[Fabric | GraphFabric] = Fabric
     if "topology" in tree:
         check_keys(tree, places=places)

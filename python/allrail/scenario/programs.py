@@ -13,7 +13,9 @@ from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
+from allrail import _core
 from allrail.base.errors import InputError
+from allrail.base.manifest import note_source
 from allrail.scenario.fields import _Field, refuse
 
 ENDING = ".xml"
@@ -76,9 +78,6 @@ def _named(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: FilePath, name: str, *, field: str) -> Any:
-    from allrail import _core
-    from allrail.base.manifest import note_source
-
     note_source(path)
     try:
         return json.loads(_core.read_program(str(path), name))
@@ -90,8 +89,6 @@ def _read(path: FilePath, name: str, *, field: str) -> Any:
 @lru_cache(maxsize=64)
 def _wrong(programs: str) -> str | None:
     """What is wrong with programs, as the core finds when it proves them."""
-    from allrail import _core
-
     try:
         _core.check_programs(programs)
     except _core.InputError as error:

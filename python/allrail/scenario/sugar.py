@@ -11,10 +11,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
+from pydantic_core import PydanticCustomError
+
 from allrail import _core
 from allrail.base.errors import InputError, did_you_mean, show
 from allrail.scenario.choices import FORMS, PLACEMENTS
+from allrail.scenario.devices import load_device
 from allrail.scenario.fields import U32_MAX, Count, Number, OneOf, Quantity, _Field, refuse
+from allrail.scenario.graph import check_mapping
 from allrail.scenario.places import Places
 
 AXES = ("tp", "cp", "op", "ep", "pp", "dp")
@@ -72,8 +76,6 @@ class Device(_Field):
     def check(self, value: Any) -> str | dict[str, Any]:
         """Return the tag, or the content."""
         if isinstance(value, str):
-            from allrail.scenario.devices import load_device
-
             return load_device(value)
         if not isinstance(value, dict):
             refuse("it is neither a name nor a mapping", hint="such as `h100`, or a device's file")
@@ -270,8 +272,6 @@ class Rows(_Field):
         return tuple(self._row(index, row) for index, row in enumerate(value))
 
     def _row(self, index: int, row: Any) -> Message:
-        from pydantic_core import PydanticCustomError
-
         at = f"traffic.messages[{index}]"
         if not isinstance(row, (list, tuple)) or len(row) != len(self._COLUMNS):
             raise InputError("it has not four values", field=at, value=show(row), hint=self._HINT)
@@ -298,8 +298,6 @@ class PacketSettings(_Field):
 
     def check(self, value: Any) -> dict[str, Any]:
         """Return them as they were written."""
-        from allrail.scenario.graph import check_mapping
-
         schema = _packets_schema()
         check_mapping(value, schema, path=("packets",), places=Places())
         return dict(value)

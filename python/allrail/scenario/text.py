@@ -8,6 +8,7 @@ read as JSON, and its lines are found by reading it as YAML too, where that succ
 from __future__ import annotations
 
 import codecs
+import difflib
 import json
 import math
 import re
@@ -126,8 +127,6 @@ def read_text(text: str, *, source: str, json_only: bool = False) -> tuple[Any, 
 
 
 def _near_files(path: FilePath) -> str:
-    import difflib
-
     try:
         names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     except OSError:

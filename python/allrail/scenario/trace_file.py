@@ -14,6 +14,7 @@ from typing import Any
 
 from allrail.base.errors import InputError, show
 from allrail.scenario.places import Place, Places
+from allrail.scenario.text import read_bytes, read_file
 
 _TIMES = {"time": "", **{f"time_{unit}": f" {unit}" for unit in ("ps", "ns", "us", "ms", "s")}}
 _SIZES = {"size": "", "bytes": " B"}
@@ -33,8 +34,6 @@ def read_trace(path: Path) -> tuple[list[list[Any]], Places]:
     Raises:
         InputError: It cannot be read, or is not one; the line is named.
     """
-    from allrail.scenario.text import read_bytes, read_file
-
     if path.suffix == ".csv":
         return _table(read_bytes(path), str(path))
     tree, places = read_file(path)

@@ -13,10 +13,10 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from allrail import _core
+from allrail.base import late
 from allrail.base.arguments import Names, PathLike, checked, several
 from allrail.base.errors import AllrailWarning, InputError, show
 from allrail.base.progress import Progress
@@ -114,7 +114,7 @@ def simulate(
     if names:
         result = _assumed(cast("TrainingResult", result), names, progress)
     if case is not None:
-        result = _of_case(cast("TrainingResult", result), case, write_scenario)
+        result = late.call("result of a case of ASTRA-sim", result, case, write_scenario)
     if out is not None:
         result.write(out)
     return result
@@ -144,24 +144,12 @@ def _case(
             source="allrail simulate",
             value=show(scenario) if isinstance(scenario, str) else str(scenario)[:80],
         )
-    from allrail.formats.astra_sim.asked import read_asked
-
-    case = read_asked(given, network_model, verb="allrail simulate --astra-sim")
+    case: AstraCase = late.call(
+        "case of ASTRA-sim", given, network_model, verb="allrail simulate --astra-sim"
+    )
     if case.warning:
         warnings.warn(case.warning, AllrailWarning, stacklevel=4)
     return case
-
-
-def _of_case(
-    result: TrainingResult, case: AstraCase, write_scenario: PathLike | None
-) -> TrainingResult:
-    """A result with ASTRA-sim's columns; the case as a scenario, where that is asked for."""
-    from allrail.formats.astra_sim import columns
-    from allrail.formats.astra_sim import write_scenario as write_case
-
-    if write_scenario is not None:
-        write_case(case, path=Path(write_scenario))
-    return replace(result, astra_sim=columns(case, result=result.to_dict()))
 
 
 def _assumed(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from allrail.base import late
 from allrail.base.errors import InputError
 from allrail.scenario import Scenario
 from allrail.scenario.explain import at_place
@@ -21,9 +21,8 @@ Kind = Literal["collective", "workload", "traffic"]
 
 
 class _Job(NamedTuple):
-    """What is particular to a kind of job: its results, by name, and how sentences speak of it."""
+    """What is particular to a kind of job: how sentences speak of it."""
 
-    result: str
     name: str
     needed: str
     hint: str
@@ -32,21 +31,18 @@ class _Job(NamedTuple):
 
 _JOBS: Mapping[Kind, _Job] = {
     "collective": _Job(
-        "result:CollectivesResult",
         "collectives",
         "collectives are needed here",
         "name them under `collective`",
         lambda several: ", ".join(one.kind for one in several),
     ),
     "workload": _Job(
-        "training_result:TrainingResult",
         "a workload",
         "a workload is needed here",
         "say what is trained under `workload`",
         lambda workload: workload.title,
     ),
     "traffic": _Job(
-        "traffic_result:TrafficResult",
         "traffic",
         "traffic is needed here",
         "say what is sent under `traffic`",
@@ -74,8 +70,7 @@ def result_of(scenario: Scenario, tree: Mapping[str, Any]) -> Result:
         scenario: What was simulated.
         tree: Its JSON object.
     """
-    module, _, name = _JOBS[kind_of(scenario)].result.partition(":")
-    made = getattr(import_module(f"allrail.results.{module}"), name)
+    made = late.found(f"result of {kind_of(scenario)}")
     return replace(made.from_dict(tree), scenario=scenario)  # type: ignore[no-any-return]
 
 
@@ -118,9 +113,9 @@ def default_axes(kind: Kind) -> dict[str, Sequence[object]]:
             hint='say what differs: `each={"traffic.paths": ["ideal", "ecmp"]}`',
             field="each",
         )
-    from allrail.simulation.plugins import registered
-
-    chunk, tensor = registered("chunk scheduler"), registered("tensor scheduler")
+    chunk, tensor = (
+        late.call("registered schedulers", kind) for kind in ("chunk scheduler", "tensor scheduler")
+    )
     if kind == "collective":
         return {"schedule.policy": (*DEFAULT_POLICIES, *chunk)}
     axes: dict[str, Sequence[object]] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allrail import _core
 from allrail.base.files import staged_folder
 from allrail.output.frames import write_frame
 from allrail.output.report import (
@@ -61,8 +62,6 @@ def html(kind: str, told: Told) -> str:
         kind: One of `KINDS`.
         told: What the verb answers.
     """
-    from allrail import _core
-
     return render(KINDS[kind].page(told), version=_core.version())
 
 
@@ -78,8 +77,6 @@ def write(folder: Path, kind: str, told: Told) -> None:
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
     import polars as pl
-
-    from allrail import _core
 
     check_folder(folder)
     # As whoever reads the file sees it.

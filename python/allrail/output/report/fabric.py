@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from allrail.base.errors import InputError
 from allrail.output.report.document import Picture, Section, Words, distinct
 from allrail.output.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, style, svg
+from allrail.output.report.topology import topology
 from allrail.scenario import GraphFabric
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ def _picture(name: str, tree: Mapping[str, Any]) -> Picture:
 
 
 def _graph(name: str, tree: Mapping[str, Any]) -> Picture:
-    from allrail.output.report.topology import topology
-
     fabric = GraphFabric.model_validate({"name": "a graph", **tree})
     return Picture(
         name,

@@ -10,6 +10,7 @@ from allrail.base.units import show_count, show_number
 from allrail.output.report.document import Cell, Chart, Section, Table
 from allrail.output.report.points import data as points_data
 from allrail.scenario import GraphFabric
+from allrail.simulation.graphs import count
 
 MOST_POINTS = 10_000
 T = TypeVar("T")
@@ -79,8 +80,6 @@ def priced(
         rates: Throughput by name.
         inputs: The scenario of each result, as plain values.
     """
-    from allrail.simulation.graphs import count
-
     costs: dict[str, float | None] = {}
     points = []
     for name, rate in rates.items():

@@ -6,9 +6,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail import _core
 from allrail.base.files import staged_folder, yaml_text
 from allrail.base.units import show_count, show_number
 from allrail.output.frames import write_frame
+from allrail.output.report import style as pictures
+from allrail.output.report.placement_page import page
 from allrail.output.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
 from allrail.output.write import MADE_BY, OUTPUT, REPORT_FILE, RESULT_FILE, check_folder, write_json
 from allrail.simulation.placed import placed_jobs
@@ -42,10 +45,6 @@ def write(folder: Path, told: dict[str, Any], *, where: Whereabouts | None = Non
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
     import polars as pl
-
-    from allrail import _core
-    from allrail.output.report import style as pictures
-    from allrail.output.report.placement_page import page
 
     check_folder(folder)
     drawn, tables = {}, {}

@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.base.errors import InputError
 from allrail.base.files import write_bytes, write_text
+from allrail.formats.astra_sim import columns_csv
 from allrail.output import notebook, plots
+from allrail.output.curves import write_curves
+from allrail.output.record_trace import trace_gzip
 from allrail.output.report import answer as folders
+from allrail.output.report.placement import write as write_placement
 from allrail.output.report.style import svg
+from allrail.output.report.topology import NAME, topology
+from allrail.output.sweep import write_sweep
+from allrail.output.traffic import write_traffic
+from allrail.output.training import write_training
 from allrail.output.write import OUTPUT
 from allrail.output.write import write_results as write_collectives
 from allrail.results.accuracy import line_of
 from allrail.results.table import Table
 from allrail.scenario import load_any_fabric, load_scenario
+from allrail.search.layouts.answer import tree_of
+from allrail.search.layouts.written import job_tree
 from allrail.simulation.graphs import GraphLike, graph_fabric
 from allrail.simulation.placed import Whereabouts
 
@@ -93,12 +103,8 @@ def write_results(
     if kind == "collective":
         write_collectives(folder, results=some, scenarios=scenarios)
     elif kind == "workload":
-        from allrail.output.training import write_training
-
         write_training(folder, results=some, scenarios=scenarios, what_ifs=what_ifs)
     else:
-        from allrail.output.traffic import write_traffic
-
         write_traffic(folder, results=some, scenarios=scenarios)
 
 
@@ -112,8 +118,6 @@ def write_columns(folder: Path, rows: list[dict[str, str]]) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    from allrail.formats.astra_sim import columns_csv
-
     write_bytes(folder / ASTRA_SIM, columns_csv(*rows).encode(), output=OUTPUT)
 
 
@@ -128,8 +132,6 @@ def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: It is no graph fabric, too large to be drawn, or the file cannot be written.
     """
-    from allrail.output.report.topology import NAME, topology
-
     path = Path(path)
     if path.suffix != ".svg":
         raise InputError(
@@ -140,15 +142,11 @@ def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
 
 
 def _placement(placed: Any, folder: Path) -> None:
-    from allrail.output.report.placement import write as write_placement
-
     where = None if placed.is_queue else Whereabouts(placed.fabric, placed)
     write_placement(folder, placed, where=where)
 
 
 def _sweep(swept: Any, folder: Path) -> None:
-    from allrail.output.sweep import write_sweep
-
     write_sweep(swept, folder)
 
 
@@ -179,8 +177,6 @@ def _tuning(answer: Any, folder: Path) -> None:
 
 
 def _required(answer: Any, folder: Path) -> None:
-    from allrail.output.curves import write_curves
-
     write_curves(folder, answer)
 
 
@@ -189,8 +185,6 @@ def _verdict(answer: Any, folder: Path) -> None:
 
 
 def _recorded(answer: Any, folder: Path) -> None:
-    from allrail.output.record_trace import trace_gzip
-
     file = folder / answer.trace.name
     write_bytes(file, trace_gzip(list(answer.records)), option="--trace")
 
@@ -204,9 +198,6 @@ def _calibration(answer: Any, folder: Path) -> None:
 
 
 def _layouts(answer: Any, folder: Path) -> None:
-    from allrail.search.layouts.answer import tree_of
-    from allrail.search.layouts.written import job_tree
-
     more = {
         "job": job_tree(answer.job),
         "calibrated": load_any_fabric(answer.job.fabric).calibrated,

@@ -10,10 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from allrail import _core
 from allrail.base.arguments import PathLike, checked
 from allrail.base.errors import InputError
 from allrail.base.files import write_text
+from allrail.output.report import collectives_page, placement_page, traffic_page, training_page
 from allrail.output.report.answer import KINDS, html
+from allrail.output.report.placement import PICTURES as OF_PLACEMENT
+from allrail.output.report.training import PICTURES as OF_TRAINING
+from allrail.output.training import describe
 from allrail.output.write import MADE_BY, PICTURES, RESULT_FILE
 from allrail.results.result import CollectivesResult
 from allrail.results.traffic_result import TrafficResult
@@ -161,10 +166,7 @@ def _inputs(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _collectives(folder: Path, tree: Mapping[str, Any]) -> str:
-    from allrail import _core
-    from allrail.output.report.collectives_page import page
-
-    return page(
+    return collectives_page.page(
         {name: CollectivesResult.from_dict(one) for name, one in _trees(folder, tree).items()},
         inputs=_inputs(tree),
         pictures=_pictures(folder, PICTURES),
@@ -173,37 +175,25 @@ def _collectives(folder: Path, tree: Mapping[str, Any]) -> str:
 
 
 def _training(folder: Path, tree: Mapping[str, Any]) -> str:
-    from allrail import _core
-    from allrail.output.report.training import PICTURES
-    from allrail.output.report.training_page import page
-    from allrail.output.training import describe
-
-    return page(
+    return training_page.page(
         {name: TrainingResult.from_dict(one) for name, one in _trees(folder, tree).items()},
         inputs={name: describe(one) for name, one in _inputs(tree).items()},
-        pictures=_pictures(folder, PICTURES),
+        pictures=_pictures(folder, OF_TRAINING),
         what_ifs=tree.get("what_ifs", ()),
         version=_core.version(),
     )
 
 
 def _traffic(folder: Path, tree: Mapping[str, Any]) -> str:
-    from allrail import _core
-    from allrail.output.report.traffic_page import TITLES, page
-
-    return page(
+    return traffic_page.page(
         {one["name"]: TrafficResult.from_dict(one["result"]) for one in tree["results"]},
         inputs=_inputs(tree),
-        pictures=_pictures(folder, tuple(TITLES)),
+        pictures=_pictures(folder, tuple(traffic_page.TITLES)),
         version=_core.version(),
     )
 
 
 def _placement(folder: Path, told: Mapping[str, Any]) -> str:
-    from allrail import _core
-    from allrail.output.report.placement import PICTURES
-    from allrail.output.report.placement_page import page
-
     mixes = [
         {
             **row,
@@ -215,9 +205,9 @@ def _placement(folder: Path, told: Mapping[str, Any]) -> str:
         for row in _rows(folder, "mixes")
     ]
     jobs = _rows(folder, "jobs")
-    return page(
+    return placement_page.page(
         {**told, **({"ran": jobs} if "makespan_s" in told else {"mixes": mixes})},
-        pictures=_pictures(folder, PICTURES),
+        pictures=_pictures(folder, OF_PLACEMENT),
         version=_core.version(),
     )
 

@@ -13,6 +13,7 @@ from allrail import _core
 from allrail.base.errors import InputError
 from allrail.output.report.layout import Drawn, Layout, layout
 from allrail.output.report.style import HUES, INK, MUTED, PANEL, PAPER, WIDTH, style
+from allrail.simulation.graphs import count, facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,8 +78,6 @@ def topology(fabric: GraphFabric) -> Figure:
 
 def _drawn(fabric: GraphFabric, keys: dict[str, Any]) -> tuple[Drawn, dict[str, tuple[Any, Any]]]:
     """What to draw, and which keys had to become smaller for it: what they were, what they are."""
-    from allrail.simulation.graphs import count, facts
-
     changed: dict[str, tuple[Any, Any]] = {}
     if count(fabric)["npus"] > MOST_NPUS or _crowded(keys):
         smaller = facts(fabric)["smaller"] or []

@@ -47,12 +47,12 @@ class AstraWorkload:
         }
 
 
-def read_workload(path: str | Path, *, notes: Notes) -> AstraWorkload:
+def read_workload(path: str | Path, *, notes: Notes | None = None) -> AstraWorkload:
     """Read a workload file.
 
     Args:
         path: The file.
-        notes: Takes what it says and is not modelled.
+        notes: Takes what it says and is not modelled, where that is asked for.
 
     Raises:
         InputError: Anything in it is wrong.
@@ -63,6 +63,7 @@ def read_workload(path: str | Path, *, notes: Notes) -> AstraWorkload:
             hint="give a trace without its `.<rank>.et`, or a 1.0 workload `.txt`",
         )
     lines, source = read_lines(path)
+    notes = Notes() if notes is None else notes
     header = read_header(*lines[0], source=source, notes=notes)
     if len(lines) < 2:
         raise source.error(

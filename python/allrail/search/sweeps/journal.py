@@ -9,6 +9,7 @@ The file is only appended to. Who writes holds a lock on it, so two sweeps do no
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -118,10 +119,6 @@ class Journal:
             raise self._unwritable(error, "make room; the sweep goes on where it stopped") from None
 
     def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # Windows
-            return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from allrail.results.accuracy import line_of
+from allrail.results.network_accuracy import network_error
 
 if TYPE_CHECKING:
     from allrail.search.sweeps.study import Study
@@ -21,8 +22,6 @@ def known_line(study: Study) -> str | None:
     Args:
         study: What was swept.
     """
-    from allrail.results.network_accuracy import network_error
-
     base = study.base
     if base.collective and getattr(base.fabric, "error", None) is not None:
         return None

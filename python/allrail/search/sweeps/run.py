@@ -18,6 +18,7 @@ from allrail.results.table import Table
 from allrail.scenario import Scenario
 from allrail.search.sweeps.journal import Journal
 from allrail.search.sweeps.pool import pooled
+from allrail.search.sweeps.ray import clustered
 from allrail.search.sweeps.study import Study, check_show, load_study
 from allrail.search.sweeps.table import ERROR, fields, frame, numbers
 from allrail.search.sweeps.tasks import Tasks, UnderWay, carry_out
@@ -165,8 +166,6 @@ def _results(
                 hint="put it into a file and `allrail.load_plugin(FILE)` before the sweep",
                 source="--ray",
             )
-        from allrail.search.sweeps.ray import clustered
-
         return clustered(study.base, tasks, address=ray)
 
     if workers is not None and workers < 1:

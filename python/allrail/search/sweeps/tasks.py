@@ -10,6 +10,7 @@ given up: its row says so, and a later run of the study tries it again.
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,8 +77,6 @@ def carry_out(base: Scenario, piece: Piece, told: Callable[[float], None] | None
         piece: The points.
         told: Given how many of them are done now and then; a fraction within one.
     """
-    import time
-
     started = time.perf_counter()
     lines: list[str] = []
 

@@ -28,6 +28,7 @@ let go of the interpreter.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from allrail import _core
 from allrail.base.arguments import KINDS, check, checked
 from allrail.base.errors import InputError, did_you_mean
+from allrail.scenario.text import read_bytes
 from allrail.simulation.plugins.chunks import ChunkFunction
 from allrail.simulation.plugins.function import Function, line_in, seconds, told
 from allrail.simulation.plugins.problem import Problem, Stage, StageTime
@@ -148,8 +150,6 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
     Raises:
         InputError: It cannot be read, raises, or registers nothing.
     """
-    from allrail.scenario.text import read_bytes
-
     return load_text(str(path), read_bytes(Path(path)))
 
 
@@ -250,8 +250,6 @@ def _limit(text: str) -> float:
 
 def _size(field: str, text: str) -> int:
     """Return a size in bytes."""
-    import json
-
     _check_text(**{field: (text, '"4 MiB"')})
     try:
         size = _core.parse_quantity("size", text)
@@ -277,8 +275,6 @@ def _keep(one: Function) -> None:
 
 
 def _table(name: str) -> tuple[dict[str, Any], ...]:
-    import json
-
     return tuple(json.loads(getattr(_core, name)()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import marshal
 import re
 import threading
@@ -216,8 +217,6 @@ def seconds(text: str) -> float:
     Raises:
         InputError: It is no time, or zero.
     """
-    import json
-
     try:
         limit = _core.parse_quantity("time", text) / 1e12
     except (_core.InputError, UnicodeEncodeError) as error:
