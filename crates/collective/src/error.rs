@@ -1,6 +1,6 @@
 //! What can be wrong with a collective or a plan.
 
-use allrail_core::{Bytes, DimensionId, counted};
+use allrail_core::{Bytes, DimensionId, FieldError, counted};
 
 use crate::{Operation, SizeRange};
 
@@ -57,17 +57,8 @@ pub enum CollectiveError {
         why: String,
     },
     /// A field of the collective that is out of range.
-    #[error("`{field}` is `{value}`: {why}")]
-    Field {
-        /// Such as `schedule.chunks`.
-        field: &'static str,
-        /// As given.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-        /// What to write instead.
-        hint: String,
-    },
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// A plan that does not hold together.
     #[error("the plan is not valid: {0}")]
     Plan(String),

@@ -52,7 +52,7 @@ mod plan;
 
 use std::cmp::Ordering;
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::topologies::Summing;
 
@@ -177,15 +177,13 @@ fn around_the_middle(graph: &Graph) -> Vec<NodeId> {
 }
 
 fn refusal(why: String) -> CollectiveError {
-    CollectiveError::Field {
-        field: "traffic.algorithm",
-        value: TAG.to_owned(),
+    CollectiveError::Field(FieldError::new(
+        "traffic.algorithm",
+        TAG,
         why,
-        hint:
-            "take `rings`, `torus` or `ring`, or a fabric whose NPUs hang below switches, such as \
-               a fat tree"
-                .to_owned(),
-    }
+        "take `rings`, `torus` or `ring`, or a fabric whose NPUs hang below switches, such as \
+               a fat tree",
+    ))
 }
 
 /// Cables from a node to all others over nodes that sum; [`Distances::FAR`] where there is no path.

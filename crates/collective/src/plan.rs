@@ -5,7 +5,7 @@
 //! and executed. It is checked when it is loaded: a plan that lost a stage, runs one twice or asks
 //! for an order that can never make progress is refused with the chunk and the stage named.
 
-use allrail_core::{Bytes, DimensionId, Time, counted};
+use allrail_core::{Bytes, DimensionId, FieldError, Time, counted};
 use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -369,19 +369,20 @@ impl CollectivePlan {
 /// [`CollectiveError::Field`] if there is no chunk, or a chunk would be empty.
 pub fn divide(size: Bytes, chunks: u32) -> Result<Vec<Bytes>, CollectiveError> {
     if chunks == 0 || u64::from(chunks) > size.count() {
-        return Err(CollectiveError::Field {
-            field: "schedule.chunks",
-            value: chunks.to_string(),
-            why: if chunks == 0 {
+        return Err(FieldError::new(
+            "schedule.chunks",
+            chunks,
+            if chunks == 0 {
                 "a collective has 1 chunk at least".to_owned()
             } else {
                 format!("the collective has only {}", counted(size.count(), "byte"))
             },
-            hint: match size.count() {
+            match size.count() {
                 most @ 1..64 => format!("{most} at most"),
                 _ => "64 is the usual number".to_owned(),
             },
-        });
+        )
+        .into());
     }
     let (size, chunks) = (u128::from(size.count()), u128::from(chunks));
     Ok((0..chunks)

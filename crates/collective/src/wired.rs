@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::{DimensionId, Time, counted};
+use allrail_core::{DimensionId, FieldError, Time, counted};
 use allrail_fabric::wiring::{Counted, Load, Message};
 use allrail_fabric::{Dimension, Wiring};
 
@@ -62,20 +62,18 @@ pub(crate) fn count(
             _ => u64::from(size) * u64::from(cost.steps),
         });
         if messages > MOST {
-            return Err(CollectiveError::Field {
-                field: "schedule.algorithms",
-                value: algorithm.tag().to_owned(),
-                why: format!(
+            return Err(CollectiveError::Field(FieldError::new(
+                "schedule.algorithms",
+                algorithm.tag(),
+                format!(
                     "{} is a network without dimensions, where messages are counted, and \
                      this has {messages} among {size} or domains, more than {MOST}",
                     id.name(),
                     size = counted(size, "NPU")
                 ),
-                hint:
-                    "`ring` goes among any number, but for all-to-alls; these run as `traffic` in \
-                       `network_model: flows`"
-                        .to_owned(),
-            });
+                "`ring` goes among any number, but for all-to-alls; these run as `traffic` in \
+                       `network_model: flows`",
+            )));
         }
         let program = algorithm.program(operation, size);
         let mut known_loads: BTreeMap<Vec<Message>, Load> = BTreeMap::new();

@@ -52,7 +52,7 @@ pub mod wire;
 
 use std::sync::Arc;
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use allrail_schedule::error::ScheduleError;
 use allrail_schedule::registry::{MOST_TENSORS, Registry};
 use allrail_schedule::signature::Signed;
@@ -301,12 +301,12 @@ pub const NONE: &str = "none";
 pub fn named(name: &str) -> Result<&'static dyn CoordinationPolicy, ScheduleError> {
     ALL.iter().copied().find(|policy| policy.tag() == name).ok_or_else(|| {
         let known: Vec<String> = ALL.iter().map(|p| format!("`{}`", p.tag())).collect();
-        ScheduleError::Field {
-            field: "schedule.coordination.policy".to_owned(),
-            value: name.to_owned(),
-            why: "it is not a coordination".to_owned(),
-            hint: format!("use one of `{NONE}`, {}", known.join(", ")),
-        }
+        ScheduleError::Field(FieldError::new(
+            "schedule.coordination.policy",
+            name,
+            "it is not a coordination",
+            format!("use one of `{NONE}`, {}", known.join(", ")),
+        ))
     })
 }
 
@@ -323,11 +323,13 @@ impl CoordinationSpec {
         groups: &[Vec<u32>],
     ) -> Result<Self, ScheduleError> {
         settings.check(policy)?;
-        let wrong = |number: usize, value: String, why: &str, hint: &str| ScheduleError::Field {
-            field: format!("schedule.coordination.groups[{number}]"),
-            value,
-            why: why.to_owned(),
-            hint: hint.to_owned(),
+        let wrong = |number: usize, value: String, why: &str, hint: &str| {
+            ScheduleError::Field(FieldError::new(
+                format!("schedule.coordination.groups[{number}]"),
+                value,
+                why,
+                hint,
+            ))
         };
         let mut group_of: Vec<Option<u32>> = Vec::new();
         for (number, group) in (0u32..).zip(groups) {

@@ -1,6 +1,6 @@
 //! What the policies can be told, and what cannot be meant.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_schedule::error::ScheduleError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,12 +49,12 @@ impl Settings {
     /// The first field that is out of range.
     pub fn check(&self, policy: &dyn CoordinationPolicy) -> Result<(), ScheduleError> {
         let wrong = |key: &str, value: String, why: &str, hint: &str| {
-            Err(ScheduleError::Field {
-                field: format!("schedule.coordination.{key}"),
+            Err(ScheduleError::Field(FieldError::new(
+                format!("schedule.coordination.{key}"),
                 value,
-                why: why.to_owned(),
-                hint: hint.to_owned(),
-            })
+                why,
+                hint,
+            )))
         };
         let reads = |key: &str| policy.reads().contains(&key);
         if self.cycle == Time::ZERO && policy.defaults().cycle > Time::ZERO {

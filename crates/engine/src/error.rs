@@ -2,7 +2,7 @@
 
 use allrail_collective::{CollectiveError, StageRef};
 use allrail_coordinate::{self as coordinate, Cause};
-use allrail_core::{counted, either};
+use allrail_core::{FieldError, counted, either};
 use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
 
@@ -51,17 +51,8 @@ pub enum Broken {
         number: u32,
     },
     /// A setting with which an engine cannot run.
-    #[error("`{field}` is `{value}`: {why}")]
-    Setting {
-        /// Which.
-        field: &'static str,
-        /// As given.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-        /// What to write instead.
-        hint: String,
-    },
+    #[error(transparent)]
+    Setting(#[from] FieldError),
     /// A schedule that cannot be.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -190,9 +181,9 @@ impl Broken {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Setting { hint, .. }
-            | Self::Schedule(ScheduleError::Field { hint, .. })
-            | Self::Collective(CollectiveError::Field { hint, .. }) => Some(hint),
+            Self::Setting(error)
+            | Self::Schedule(ScheduleError::Field(error))
+            | Self::Collective(CollectiveError::Field(error)) => Some(&error.hint),
             Self::OutOfTurn { .. } => Some("register all tensors, then say `Event::Start`, once"),
             Self::NotInRound { .. } => {
                 Some("submit every tensor once, or say that it is unused, before any again")

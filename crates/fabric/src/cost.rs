@@ -8,10 +8,10 @@
 //! 603 $ for an optical and 272 $ for a copper cable. Traces come with the board, for nothing. NPUs,
 //! power and labour are not in it.
 
+use allrail_core::FieldError;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::FabricError;
 use crate::topologies::Counts;
 
 /// US dollars, in whole cents.
@@ -78,10 +78,10 @@ impl Prices {
     ///
     /// # Errors
     /// A key is unknown, or a price is no amount of dollars.
-    pub fn read(tree: &Value) -> Result<Self, FabricError> {
+    pub fn read(tree: &Value) -> Result<Self, FieldError> {
         let mut prices = Self::default();
         let Some(keys) = tree.as_object() else {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "prices",
                 tree,
                 "it is not a mapping of parts to dollars",
@@ -95,7 +95,7 @@ impl Prices {
                 "dac" => &mut prices.dac,
                 "pcb" => &mut prices.pcb,
                 _ => {
-                    return Err(FabricError::new(
+                    return Err(FieldError::new(
                         format!("prices.{key}"),
                         value,
                         "there is no such part",
@@ -109,7 +109,7 @@ impl Prices {
                     Some(_) => "it is above 10^12 dollars",
                     None => "a price is a number of dollars",
                 };
-                FabricError::new(format!("prices.{key}"), value, why, format!("`{key}: 603`"))
+                FieldError::new(format!("prices.{key}"), value, why, format!("`{key}: 603`"))
             })?;
         }
         Ok(prices)

@@ -1,12 +1,12 @@
 //! A fabric: a list of dimensions, innermost first.
 
-use allrail_core::{Bandwidth, Bytes, DimensionId, counted};
+use allrail_core::{Bandwidth, Bytes, DimensionId, FieldError, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Dimension;
 use crate::dimension::{MOST_LINKS, SMALLEST};
 use crate::kinds::{self, Reach};
-use crate::{Dimension, FabricError};
 
 /// The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2).
 ///
@@ -74,10 +74,10 @@ impl Fabric {
     ///
     /// # Errors
     /// Names the first field that is out of range, with a hint.
-    pub fn validate(&self) -> Result<(), FabricError> {
+    pub fn validate(&self) -> Result<(), FieldError> {
         let count = self.dimensions.len();
         if count == 0 {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.dimensions",
                 "[]",
                 "a fabric has one dimension at least",
@@ -85,7 +85,7 @@ impl Fabric {
             ));
         }
         if count > MAX_DIMENSIONS {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.dimensions",
                 counted(count, "dimension"),
                 format!("at most {MAX_DIMENSIONS} are taken"),
@@ -93,7 +93,7 @@ impl Fabric {
             ));
         }
         if self.window == Some(0) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.window",
                 0,
                 "without a message under way nothing is sent",
@@ -104,7 +104,7 @@ impl Fabric {
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let field = &|name: &str| format!("fabric.dimensions[{i}].{name}");
             if dimension.size < SMALLEST {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field("size"),
                     dimension.size,
                     format!("a dimension joins {SMALLEST} NPUs at least"),
@@ -113,7 +113,7 @@ impl Fabric {
             }
             npus *= u64::from(dimension.size);
             if npus > MAX_NPUS {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field("size"),
                     dimension.size,
                     format!("the fabric has more than {MAX_NPUS} NPUs"),
@@ -131,9 +131,9 @@ impl Fabric {
 }
 
 /// Refuses a dimension without links, or with too many.
-fn check_links(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+fn check_links(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FieldError> {
     if dimension.links == 0 {
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("links"),
             0,
             "an NPU has 1 link at least",
@@ -141,7 +141,7 @@ fn check_links(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<
         ));
     }
     if dimension.links > MOST_LINKS {
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("links"),
             dimension.links,
             format!("more than {MOST_LINKS} links per NPU"),
@@ -152,12 +152,12 @@ fn check_links(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<
 }
 
 /// Refuses headers of packets of which nothing else is known, and packets that are too large.
-fn check_packets(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+fn check_packets(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FieldError> {
     if dimension.header > Bytes::default()
         && dimension.payload == Bytes::default()
         && dimension.packet.is_none()
     {
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("header"),
             dimension.header,
             "it is not said how many bytes a packet carries beside its header",
@@ -165,7 +165,7 @@ fn check_packets(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Resul
         ));
     }
     if dimension.payload.count() > MOST_IN_PACKET || dimension.header.count() > MOST_IN_PACKET {
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("payload"),
             format!("{}, and a header of {}", dimension.payload, dimension.header),
             "a packet has 1 GiB at most of either",
@@ -179,7 +179,7 @@ fn check_packets(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Resul
 fn check_reduction(
     dimension: &Dimension,
     field: &dyn Fn(&str) -> String,
-) -> Result<(), FabricError> {
+) -> Result<(), FieldError> {
     if let Some(reduced) = dimension.reduction_bandwidth
         && !(dimension.in_network_reduction && reduced <= dimension.aggregate())
     {
@@ -188,7 +188,7 @@ fn check_reduction(
         } else {
             "the switch does not reduce".to_owned()
         };
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("reduction_bandwidth"),
             reduced,
             why,
@@ -199,11 +199,11 @@ fn check_reduction(
 }
 
 /// Refuses measured algorithms whose sizes do not rise.
-fn check_fastest(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+fn check_fastest(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FieldError> {
     for (operation, points) in &dimension.fastest {
         let rises = points.windows(2).all(|pair| pair[0].from < pair[1].from);
         if points.is_empty() || !rises {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 field(&format!("fastest.{operation}")),
                 counted(points.len(), "size"),
                 "each begins above the one before, and there is one at least",
@@ -215,9 +215,9 @@ fn check_fastest(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Resul
 }
 
 /// Refuses sums in a network that has no switch.
-fn check_switch(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FabricError> {
+fn check_switch(dimension: &Dimension, field: &dyn Fn(&str) -> String) -> Result<(), FieldError> {
     if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch {
-        return Err(FabricError::new(
+        return Err(FieldError::new(
             field("in_network_reduction"),
             "true",
             "only a switch can reduce",

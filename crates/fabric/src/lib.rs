@@ -10,7 +10,6 @@
 pub mod advise;
 pub mod cost;
 pub mod dimension;
-pub mod error;
 pub mod fabric;
 pub mod graph;
 pub mod kinds;
@@ -22,7 +21,6 @@ pub mod topologies;
 pub mod wiring;
 
 pub use dimension::{Contention, Dimension, Fastest, Kind};
-pub use error::FabricError;
 pub use fabric::Fabric;
 pub use packet::Packet;
 pub use wiring::Wiring;

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use serde::Serialize;
 
+use crate::Dimension;
 use crate::cost::{Prices, Usd};
 use crate::graph::{CableKind, measure};
 use crate::topologies::{Counts, Drawing, GraphTopology, Picture};
-use crate::{Dimension, FabricError};
 
 /// Networks of more NPUs than this are counted only: building and searching them takes minutes and
 /// gigabytes.
@@ -120,7 +120,7 @@ pub fn show(
     topology: &dyn GraphTopology,
     prices: &Prices,
     watch: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<Show, FabricError> {
+) -> Result<Show, FieldError> {
     let mut counted = count(topology, prices);
     let mut built = Built { npus_working: None, diameter_bfs: None };
     if counted.npus <= MOST_BUILT {
@@ -153,11 +153,11 @@ pub struct Drawn {
 ///
 /// # Errors
 /// The graph is not whole, or has more than 65,536 NPUs.
-pub fn draw(topology: &dyn GraphTopology) -> Result<Drawn, FabricError> {
+pub fn draw(topology: &dyn GraphTopology) -> Result<Drawn, FieldError> {
     let npus = topology.counts().npus;
     if npus > MOST_BUILT {
         let why = format!("networks of more than {MOST_BUILT} NPUs are not built");
-        return Err(FabricError::new("fabric", counted(npus, "NPU"), why, "draw a smaller one"));
+        return Err(FieldError::new("fabric", counted(npus, "NPU"), why, "draw a smaller one"));
     }
     let graph = topology.build()?;
     let cables = graph.cables().iter();

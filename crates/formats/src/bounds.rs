@@ -15,8 +15,7 @@ use std::io::{Error, Read};
 use std::rc::Rc;
 use std::str::FromStr;
 
-use allrail_core::{Bytes, counted};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{Bytes, FieldError, counted};
 
 const BYTES: &str = "ALLRAIL_MAX_TRACE_BYTES";
 const EVENTS: &str = "ALLRAIL_MAX_TRACE_EVENTS";
@@ -44,11 +43,11 @@ impl Bounds {
     ///
     /// # Errors
     /// What it says is no number.
-    pub(super) fn of_environment() -> Result<Self, WorkloadError> {
+    pub(super) fn of_environment() -> Result<Self, FieldError> {
         Self::of(&|name| std::env::var(name).ok())
     }
 
-    fn of(said: &dyn Fn(&str) -> Option<String>) -> Result<Self, WorkloadError> {
+    fn of(said: &dyn Fn(&str) -> Option<String>) -> Result<Self, FieldError> {
         let number =
             |name: &str, usual: u64, read: &dyn Fn(&str) -> Option<u64>, hint: &str| match said(
                 name,
@@ -57,7 +56,7 @@ impl Bounds {
             {
                 None => Ok(usual),
                 Some(text) => read(text.trim()).filter(|number| *number > 0).ok_or_else(|| {
-                    WorkloadError::new(name, &text, "it is no such number above 0", hint)
+                    FieldError::new(name, &text, "it is no such number above 0", hint)
                 }),
             };
         let bytes = |text: &str| {
@@ -182,7 +181,7 @@ pub(super) fn read_text(path: &std::path::Path) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    fn of(bytes: &str, events: &str) -> Result<Bounds, WorkloadError> {
+    fn of(bytes: &str, events: &str) -> Result<Bounds, FieldError> {
         let said = [(BYTES, bytes), (EVENTS, events)];
         Bounds::of(&|name| said.iter().find(|one| one.0 == name).map(|one| one.1.to_owned()))
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::chakra::{self, Ranks};
@@ -63,7 +63,7 @@ pub struct Report {
 ///
 /// # Errors
 /// There is no such format, the source is wrong, or the folder cannot be written.
-pub fn import(request: &Import) -> Result<Report, WorkloadError> {
+pub fn import(request: &Import) -> Result<Report, FieldError> {
     let Read { graph, npus, kept, measured, measured_us, timed, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
     let written = chakra::write(&graph, &[npus], (&request.folder, &request.name), Ranks::All)?;

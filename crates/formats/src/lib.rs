@@ -16,13 +16,13 @@ pub mod ranks;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use allrail_workload::device::Device;
 use allrail_workload::graph::{StepGraph, Work};
 use allrail_workload::parallelism::Built;
+use allrail_workload::slow_links;
 use allrail_workload::spec::{Model, Workload};
 use allrail_workload::steps::Steps;
-use allrail_workload::{WorkloadError, slow_links};
 use serde::Deserialize;
 
 /// A format of traces, which `allrail import` reads. One file a format, one line in [`ALL`].
@@ -45,7 +45,7 @@ pub trait Format: Sync {
     ///
     /// # Errors
     /// One of them is missing or wrong: which, why, and what to do.
-    fn read(&self, asked: &Files) -> Result<Read, WorkloadError>;
+    fn read(&self, asked: &Files) -> Result<Read, FieldError>;
 }
 
 /// Every format, in the order in which they are asked.
@@ -55,11 +55,11 @@ pub static ALL: &[&dyn Format] = &[&chakra::format::Chakra, &kineto::format::Kin
 ///
 /// # Errors
 /// There is none; with those that there are.
-pub fn named(name: &str) -> Result<&'static dyn Format, WorkloadError> {
+pub fn named(name: &str) -> Result<&'static dyn Format, FieldError> {
     ALL.iter().copied().find(|format| format.tag() == name).ok_or_else(|| {
         let known: Vec<String> = ALL.iter().map(|format| format!("`{}`", format.tag())).collect();
         let hint = format!("use one of {}", known.join(", "));
-        WorkloadError::new("format", name, "it is not a format", &hint)
+        FieldError::new("format", name, "it is not a format", &hint)
     })
 }
 
@@ -90,8 +90,8 @@ impl Files {
     ///
     /// # Errors
     /// There is none.
-    pub fn first(&self) -> Result<&Path, WorkloadError> {
-        let none = || WorkloadError::new("files", "[]", "there is no file", "name one");
+    pub fn first(&self) -> Result<&Path, FieldError> {
+        let none = || FieldError::new("files", "[]", "there is no file", "name one");
         self.files.first().map(PathBuf::as_path).ok_or_else(none)
     }
 }
@@ -159,7 +159,7 @@ pub struct TraceSpec {
 ///
 /// # Errors
 /// The file is wrong, or does not fit the dimensions.
-pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, WorkloadError> {
+pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, FieldError> {
     slow_links::check(workload, sizes)?;
     let built = match &workload.model {
         Model::AstraSim(value) => {
@@ -186,11 +186,11 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
 }
 
 /// Reads `workload.model.steps`.
-fn steps(value: &serde_json::Value) -> Result<StepGraph, WorkloadError> {
+fn steps(value: &serde_json::Value) -> Result<StepGraph, FieldError> {
     let steps = Steps::deserialize(value).map_err(|error| {
         let why = error.to_string();
         let hint = "see the presets `hammingmesh_...` for examples";
-        WorkloadError::new("workload.model.steps", "", why, hint)
+        FieldError::new("workload.model.steps", "", why, hint)
     })?;
     steps.build()
 }
@@ -203,11 +203,11 @@ pub fn trace(
     value: &serde_json::Value,
     workload: &Workload,
     sizes: &[u32],
-) -> Result<chakra::Trace, WorkloadError> {
+) -> Result<chakra::Trace, FieldError> {
     let spec = match value.as_str() {
         Some(path) => TraceSpec { path: path.into(), groups: None, scale: None, collectives: None },
         None => TraceSpec::deserialize(value).map_err(|error| {
-            WorkloadError::new(
+            FieldError::new(
                 "workload.model.trace",
                 "",
                 error.to_string(),

@@ -1,10 +1,11 @@
 //! What a compression does to a gradient's bytes: for the runtime, which registers these tensors.
 
+use allrail_core::FieldError;
 use allrail_workload::compression::{ALL, CompressionSpec, Gradient};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Report, raise};
+use crate::raise;
 
 /// The compressions: name, about.
 #[pyfunction]
@@ -24,17 +25,10 @@ pub(crate) fn compressed_exchanges(
     ranks: u64,
 ) -> PyResult<Option<Vec<u64>>> {
     let wrong = |error: serde_json::Error| {
-        raise(&Report {
-            field: "compression".to_owned(),
-            value: compression.to_owned(),
-            why: error.to_string(),
-            hint: String::new(),
-        })
+        raise(FieldError::new("compression", compression, error.to_string(), ""))
     };
     let spec: CompressionSpec = serde_json::from_str(compression).map_err(wrong)?;
-    let compression = spec.compression().map_err(|error| {
-        raise(&Report { field: error.field, value: error.value, why: error.why, hint: error.hint })
-    })?;
+    let compression = spec.compression().map_err(raise)?;
     let travel = compression.travel(&Gradient { shape: &shape, width, ranks });
     Ok(travel.map(|travel| travel.exchanges.iter().map(|exchange| exchange.bytes).collect()))
 }

@@ -4,24 +4,23 @@ use std::path::PathBuf;
 
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_collective::msccl;
+use allrail_core::FieldError;
 use allrail_formats::chakra::Ranks;
 use allrail_formats::{self as formats, convert};
 use allrail_simulate::SimulateError;
-use allrail_simulate::error::Report;
 use allrail_simulate::training::export;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::calls::Calls;
-use crate::{Watch, form_error, raise, read_scenario, simulate_error, to_json};
+use crate::{Watch, parsed, raise, read_scenario, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
 #[pyfunction]
 fn import_trace(py: Python<'_>, request: &str) -> PyResult<String> {
-    let request: convert::Import =
-        serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
+    let request: convert::Import = parsed(request).map_err(raise)?;
     let done = py.detach(|| convert::import(&request).map(|report| to_json(&report)));
-    done.map_err(|error| simulate_error(&SimulateError::from(error)))
+    done.map_err(raise)
 }
 
 /// The formats that are imported: name, about, the options that each reads.
@@ -47,12 +46,7 @@ fn recognise(py: Python<'_>, path: PathBuf) -> Option<&'static str> {
 fn read_program(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
     let read = || msccl::open(&path).and_then(|text| msccl::algorithm(name, &text));
     let own = py.detach(read).map_err(|msccl::Wrong { place, why, hint }| {
-        raise(&Report {
-            field: "schedule.algorithms".to_owned(),
-            value: name.to_owned(),
-            why: format!("{place}: {why}"),
-            hint,
-        })
+        raise(FieldError::new("schedule.algorithms", name, format!("{place}: {why}"), hint))
     })?;
     Ok(py.detach(|| to_json(&own.written())))
 }
@@ -61,14 +55,7 @@ fn read_program(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
 #[pyfunction]
 fn check_programs(py: Python<'_>, programs: &str) -> PyResult<()> {
     let read = py.detach(|| serde_json::from_str::<OwnPrograms>(programs).map(drop));
-    read.map_err(|error| {
-        raise(&Report {
-            field: "schedule.programs".to_owned(),
-            value: String::new(),
-            why: error.to_string(),
-            hint: String::new(),
-        })
-    })
+    read.map_err(|error| raise(FieldError::new("schedule.programs", "", error.to_string(), "")))
 }
 
 /// Writes a training scenario's step graph (JSON) as a Chakra trace, of `all` ranks or a `representative` of
@@ -84,8 +71,8 @@ fn export_chakra(
     ranks: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let whose: Ranks =
-        serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
+    let whose: Ranks = serde_json::from_value(ranks.into())
+        .map_err(|error| raise(SimulateError::Form(error.to_string())))?;
     let calls = Calls::new();
     let mut watch = Watch::with_plugins(progress, &calls);
     let written = py.detach(|| {

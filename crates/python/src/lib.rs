@@ -26,10 +26,9 @@ mod watch;
 mod without_runtime;
 
 use allrail_collective::algorithm;
-use allrail_core::{Bandwidth, Bytes, Time, UnitError};
-use allrail_fabric::{FabricError, Kind};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time, UnitError};
+use allrail_fabric::Kind;
 use allrail_schedule::{made, queue};
-use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{JobKind, NETWORK_MODELS};
 use allrail_simulate::training::{BoundResult, bound};
 use allrail_simulate::{Options, PlanFile, Scenario, SimulateError};
@@ -49,24 +48,13 @@ create_exception!(
     "A mistake in the input; `args[0]` is JSON with `field`, `value`, `why` and `hint`."
 );
 
-fn raise(report: &Report) -> PyErr {
-    InputError::new_err(to_json(report))
+/// A mistake in the input, as Python raises it.
+fn raise<E: Into<SimulateError>>(error: E) -> PyErr {
+    InputError::new_err(to_json(&error.into().report()))
 }
 
 fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("results are plain data")
-}
-
-fn simulate_error(error: &SimulateError) -> PyErr {
-    raise(&error.report())
-}
-
-fn fabric_error(error: FabricError) -> PyErr {
-    simulate_error(&error.into())
-}
-
-fn form_error(why: String) -> PyErr {
-    simulate_error(&SimulateError::Form(why))
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, SimulateError> {
@@ -158,8 +146,7 @@ fn plan(py: Python<'_>, scenario: &str, progress: Option<Py<PyAny>>) -> PyResult
 #[pyfunction]
 fn plan_key(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let calls = Calls::new();
-    py.detach(|| allrail_simulate::plan_key(&read_scenario(scenario, &calls)?))
-        .map_err(|error| simulate_error(&error))
+    py.detach(|| allrail_simulate::plan_key(&read_scenario(scenario, &calls)?)).map_err(raise)
 }
 
 /// Checks a plan; with a scenario, also that it was made for it.
@@ -171,7 +158,7 @@ fn check_plan(py: Python<'_>, plan: &str, scenario: Option<&str>) -> PyResult<()
         let plan = PlanFile::from_json(plan)?;
         scenario.map_or(Ok(()), |text| plan.check_for(&read_scenario(text, &calls)?))
     });
-    checked.map_err(|error| simulate_error(&error))
+    checked.map_err(raise)
 }
 
 /// The JSON schema of every part of a scenario, by the name of its type.
@@ -187,7 +174,7 @@ fn plan_schema() -> String {
 }
 
 fn unit_error(error: UnitError) -> PyErr {
-    raise(&Report { field: String::new(), value: error.text, why: error.why, hint: error.hint })
+    raise(FieldError::new("", error.text, error.why, error.hint))
 }
 
 /// A `time` in picoseconds, a `size` in bytes or a `bandwidth` in bytes per second.

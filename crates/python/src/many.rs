@@ -80,7 +80,7 @@ pub(crate) fn many(
         })
     });
     if watch.raised.is_some() || calls.failures.failed() || watch.look((total, total)).is_break() {
-        return Err(watch.error(&SimulateError::Interrupted));
+        return Err(watch.error(SimulateError::Interrupted));
     }
     let explained = (0usize..).zip(results).map(|(index, (outcome, failure))| {
         if let Some(failure) = failure {

@@ -1,15 +1,16 @@
 //! Networks: advice on dimensions, topologies, what they count and cost, how they are drawn.
 
+use allrail_core::FieldError;
 use allrail_fabric::advise::advise as advise_on;
 use allrail_fabric::cost::Prices;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_fabric::{Fabric, FabricError, show};
+use allrail_fabric::{Fabric, show};
 use allrail_simulate::SimulateError;
 use allrail_simulate::scenario::Topology;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Watch, fabric_error, form_error, parsed, simulate_error, to_json};
+use crate::{Watch, parsed, raise, to_json};
 
 /// The packets of known networks: name, payload and header in bytes, about.
 #[pyfunction]
@@ -21,9 +22,8 @@ fn packets() -> String {
 #[pyfunction]
 fn advise(fabric: &str) -> PyResult<String> {
     let fabric: Fabric = serde_json::from_str(fabric)
-        .map_err(|error| form_error(format!("the fabric is malformed: {error}")))?;
-    let checked = fabric.validate();
-    checked.map_err(|error: FabricError| simulate_error(&error.into()))?;
+        .map_err(|error| raise(SimulateError::Form(format!("the fabric is malformed: {error}"))))?;
+    fabric.validate().map_err(raise)?;
     Ok(to_json(&advise_on(&fabric)))
 }
 
@@ -33,7 +33,7 @@ fn of_topology<T: serde::Serialize>(
     py: Python<'_>,
     fabric: &str,
     prices: Option<&str>,
-    look: impl FnOnce(&dyn GraphTopology, &Prices) -> Result<T, FabricError> + Send,
+    look: impl FnOnce(&dyn GraphTopology, &Prices) -> Result<T, FieldError> + Send,
 ) -> PyResult<String> {
     let found = py.detach(|| {
         let topology = topologies::read(parsed(fabric)?)?;
@@ -43,7 +43,7 @@ fn of_topology<T: serde::Serialize>(
         };
         look(&*topology, &prices).map(|found| to_json(&found)).map_err(SimulateError::from)
     });
-    found.map_err(|error: SimulateError| simulate_error(&error))
+    found.map_err(raise)
 }
 
 /// Counts, price, diameter and half-plane cut of a fabric with `topology`; builds and searches it.
@@ -120,15 +120,14 @@ fn graph_dimensions(py: Python<'_>, fabric: &str, counted: bool) -> PyResult<Str
         }
         .map(|fabric| to_json(&fabric))
     });
-    found.map_err(|error| simulate_error(&error))
+    found.map_err(raise)
 }
 
 /// Prices (JSON) with the defaults filled in.
 #[pyfunction]
 fn check_prices(prices: &str) -> PyResult<String> {
-    let tree: Value =
-        serde_json::from_str(prices).map_err(|error| form_error(error.to_string()))?;
-    Prices::read(&tree).map(|prices| to_json(&prices)).map_err(fabric_error)
+    let tree: Value = parsed(prices).map_err(raise)?;
+    Prices::read(&tree).map(|prices| to_json(&prices)).map_err(raise)
 }
 
 /// The topologies of graph fabrics: name, about, the JSON schema of their keys, whether they may stand

@@ -8,7 +8,7 @@ use allrail_simulate::SimulateError;
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::{Watch, fabric_error, parsed, to_json};
+use crate::{Watch, parsed, raise, to_json};
 
 type Work =
     fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, SimulateError>;
@@ -39,7 +39,7 @@ fn place_queue(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> Py
 /// Folds a job of three dimensions onto boards.
 #[pyfunction]
 fn fold_job(shape: [u32; 3], board: [u32; 2]) -> PyResult<String> {
-    Fold::new(shape, board).map(|fold| to_json(&fold)).map_err(fabric_error)
+    Fold::new(shape, board).map(|fold| to_json(&fold)).map_err(raise)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

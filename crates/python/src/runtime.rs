@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use allrail_engine::{Asked, Dtype};
 use allrail_runtime::{
     CallOf, Launch as RustLaunch, Node as RustNode, Registered, RuntimeError, Settings,
 };
 use allrail_schedule::{Key, OperationName};
-use allrail_simulate::error::Report;
 use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -39,19 +38,14 @@ const SLICE: Duration = Duration::from_millis(100);
 
 pub(crate) fn error(error: &RuntimeError) -> PyErr {
     let hint = error.hint().unwrap_or_default().to_owned();
-    let input = |field: &str, value: String, why: String| {
-        let (field, hint) = (field.to_owned(), hint.clone());
-        raise(&Report { field, value, why, hint })
-    };
+    let input = |value: String| raise(FieldError::new("node", value, error.to_string(), &hint));
     let (kind, rank, tensor) = match error {
-        RuntimeError::Setting { field, value, why, .. } => {
-            return input(field, value.clone(), why.clone());
-        }
+        RuntimeError::Setting(error) => return raise(error.clone()),
         RuntimeError::Engine(broken) => {
-            return input("node", broken.to_string(), broken.to_string());
+            return input(broken.to_string());
         }
         RuntimeError::OutOfTurn { call, .. } => {
-            return input("node", (*call).to_owned(), error.to_string());
+            return input((*call).to_owned());
         }
         RuntimeError::Fault(fault) => (json!(fault.kind), fault.rank, fault.tensor.clone()),
         RuntimeError::Connect { rank, .. } => (json!("connect"), *rank, None),
@@ -65,13 +59,8 @@ pub(crate) fn error(error: &RuntimeError) -> PyErr {
 
 fn unknown(field: &str, value: &str, known: impl IntoIterator<Item: ToString>) -> PyErr {
     let known: Vec<String> = known.into_iter().map(|one| one.to_string()).collect();
-    let (field, value, hint) = (field.to_owned(), value.to_owned(), known.join(", "));
-    raise(&Report {
-        field,
-        value,
-        why: "it is not known".to_owned(),
-        hint: format!("one of {hint}"),
-    })
+    let hint = format!("one of {}", known.join(", "));
+    raise(FieldError::new(field, value, "it is not known", hint))
 }
 
 /// Asks in slices until there is an answer, or time is over.
@@ -105,13 +94,12 @@ impl Node {
         let wanted = elements.saturating_mul(width);
         let found = memory.get().bytes();
         if found as u64 != wanted {
-            let (field, value) = ("memory".to_owned(), counted(found, "byte"));
             let why = format!(
                 "the tensor was registered with {wanted}",
                 wanted = counted(wanted, "byte")
             );
-            let hint = "register each tensor with the shape and type that is submitted".to_owned();
-            return Err(raise(&Report { field, value, why, hint }));
+            let hint = "register each tensor with the shape and type that is submitted";
+            return Err(raise(FieldError::new("memory", counted(found, "byte"), why, hint)));
         }
         let (node, at) = (&self.0, memory.get());
         let submitted = memory.py().detach(|| {

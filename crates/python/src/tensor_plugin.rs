@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::{Bytes, Time, counted};
+use allrail_core::{Bytes, FieldError, Time, counted};
 use allrail_schedule::ScheduleError;
 use allrail_schedule::tensor::{
     Choice, Chooser, CommTask, Cut, Exchange, Leg, MAX_PARTITIONS, Offer, Outlook, Planned,
@@ -88,12 +88,12 @@ impl Plugin {
 
     /// What stands for a failure that is told elsewhere.
     fn failed(&self) -> ScheduleError {
-        ScheduleError::Field {
-            field: "schedule.tensor.policy".to_owned(),
-            value: self.which.name.clone(),
-            why: "its function failed".to_owned(),
-            hint: "see its own error".to_owned(),
-        }
+        ScheduleError::Field(FieldError::new(
+            "schedule.tensor.policy",
+            self.which.name.clone(),
+            "its function failed",
+            "see its own error",
+        ))
     }
 
     fn ask(

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::calls::Calls;
-use crate::{Watch, form_error, parsed, read_scenario, simulate_error, to_json};
+use crate::{Watch, parsed, raise, read_scenario, to_json};
 
 /// The sizes of a transformer (JSON) by its Hugging Face `config.json`, what was assumed, and how many
 /// parameters it has.
@@ -24,7 +24,7 @@ fn hugging_face(py: Python<'_>, config: &str) -> PyResult<(String, Vec<String>, 
         let layers = sizes.model("model", None)?;
         Ok((to_json(&sizes), notes, layers.parameters()))
     });
-    found.map_err(|error: SimulateError| simulate_error(&error))
+    found.map_err(raise::<SimulateError>)
 }
 
 /// The model types of Hugging Face that are read, in alphabetical order.
@@ -36,11 +36,9 @@ fn hugging_face_types() -> Vec<&'static str> {
 /// Seconds of single kernels (JSON) on a device, by its file (JSON).
 #[pyfunction]
 fn kernel_seconds(device: &str, kernels: &str) -> PyResult<Vec<f64>> {
-    let device: DeviceFile =
-        serde_json::from_str(device).map_err(|error| form_error(error.to_string()))?;
-    let kernels: Vec<Single> =
-        serde_json::from_str(kernels).map_err(|error| form_error(error.to_string()))?;
-    seconds(&device, &kernels).map_err(|error| simulate_error(&SimulateError::from(error)))
+    let device: DeviceFile = parsed(device).map_err(raise)?;
+    let kernels: Vec<Single> = parsed(kernels).map_err(raise)?;
+    seconds(&device, &kernels).map_err(raise)
 }
 
 /// The tensor schedulers: name, about, version, the keys that only some of them read and this one

@@ -8,7 +8,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
 use crate::calls::Calls;
-use crate::simulate_error;
+use crate::raise;
 
 /// Lets Python handle Ctrl-C and reports progress; keeps the first exception.
 #[derive(Default)]
@@ -65,10 +65,8 @@ impl Watch {
         }
     }
 
-    pub(crate) fn error(self, error: &SimulateError) -> PyErr {
-        self.raised
-            .or_else(|| self.calls.failures.failure())
-            .unwrap_or_else(|| simulate_error(error))
+    pub(crate) fn error(self, error: SimulateError) -> PyErr {
+        self.raised.or_else(|| self.calls.failures.failure()).unwrap_or_else(|| raise(error))
     }
 
     /// What a run comes to: a failure of its plugins voids its result. Whoever watches a run that is over
@@ -82,11 +80,11 @@ impl Watch {
                     || (total == 0 || done != total)
                         && self.look((total.max(1), total.max(1))).is_break()
                 {
-                    return Err(self.error(&SimulateError::Interrupted));
+                    return Err(self.error(SimulateError::Interrupted));
                 }
                 Ok(result)
             }
-            (None, Err(error)) => Err(self.error(&error)),
+            (None, Err(error)) => Err(self.error(error)),
         }
     }
 }

@@ -96,7 +96,7 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use allrail_core::{Bytes, Time};
+    use allrail_core::{Bytes, FieldError, Time};
 
     use super::*;
     use crate::settings::tests::local;
@@ -123,7 +123,7 @@ mod tests {
             let mut settings = local(0, &[2, 2]);
             change(&mut settings);
             match settings.check() {
-                Err(RuntimeError::Setting { field, hint, .. }) => {
+                Err(RuntimeError::Setting(FieldError { field, hint, .. })) => {
                     assert_eq!((field.as_str(), hint.is_empty()), (wanted, false));
                 }
                 other => panic!("{wanted}: {other:?}"),

@@ -6,7 +6,7 @@
 //! simulated.
 
 use allrail_coordinate::{self as coordinate, CoordinationPolicy};
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_engine::engine;
 use allrail_schedule::ScheduleError;
 use schemars::JsonSchema;
@@ -104,12 +104,7 @@ impl Coordination {
 }
 
 fn wrong(key: &str, value: &str, why: &str, hint: &str) -> ScheduleError {
-    ScheduleError::Field {
-        field: format!("schedule.coordination.{key}"),
-        value: value.to_owned(),
-        why: why.to_owned(),
-        hint: hint.to_owned(),
-    }
+    ScheduleError::Field(FieldError::new(format!("schedule.coordination.{key}"), value, why, hint))
 }
 
 #[cfg(test)]
@@ -143,7 +138,7 @@ mod tests {
         ];
         for (text, key) in table {
             match read(text) {
-                Err(ScheduleError::Field { field, hint, .. }) => {
+                Err(ScheduleError::Field(FieldError { field, hint, .. })) => {
                     assert_eq!(field, format!("schedule.coordination.{key}"));
                     assert!(!hint.is_empty() && !hint.contains("`none`"), "{hint}");
                 }

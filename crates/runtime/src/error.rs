@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use allrail_core::FieldError;
 use allrail_engine::Broken;
 use allrail_schedule::ScheduleError;
 use serde::{Deserialize, Serialize};
@@ -13,17 +14,8 @@ use crate::files;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuntimeError {
     /// Something that was given cannot be.
-    #[error("`{field}` is `{value}`: {why}")]
-    Setting {
-        /// Which.
-        field: String,
-        /// As given.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-        /// What to do instead.
-        hint: String,
-    },
+    #[error(transparent)]
+    Setting(#[from] FieldError),
     /// The ranks of the job did not find each other, or are not of one job.
     #[error("{what}")]
     Connect {
@@ -70,8 +62,7 @@ impl RuntimeError {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        let (field, value) = (field.into(), value.to_string());
-        Self::Setting { field, value, why: why.into(), hint: hint.into() }
+        FieldError::new(field, value, why, hint).into()
     }
 
     pub(crate) fn system(what: impl Into<String>, why: &std::io::Error) -> Self {
@@ -81,9 +72,7 @@ impl RuntimeError {
     /// A schedule, a plan or an algorithm that cannot be.
     pub(crate) fn schedule(error: &ScheduleError) -> Self {
         match error {
-            ScheduleError::Field { field, value, why, hint } => {
-                Self::setting(field, value, why, hint)
-            }
+            ScheduleError::Field(error) => error.clone().into(),
             ScheduleError::Collective(error) => {
                 let hint =
                     "name others, or `auto`: `allrail plan` of such a scenario says which go";
@@ -97,7 +86,7 @@ impl RuntimeError {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Setting { hint, .. } | Self::Connect { hint, .. } => Some(hint),
+            Self::Setting(FieldError { hint, .. }) | Self::Connect { hint, .. } => Some(hint),
             Self::OutOfTurn { .. } => {
                 Some("the order is: bind, connect, register, start, submit and wait, close")
             }

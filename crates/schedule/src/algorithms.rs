@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -131,16 +131,16 @@ impl Algorithms {
         match self {
             Self::Auto => Ok(vec![Choice::Auto; count]),
             Self::Each(each) if each.len() == count => Ok(each.clone()),
-            Self::Each(each) => Err(ScheduleError::Field {
-                field: "schedule.algorithms".to_owned(),
-                value: self.to_string(),
-                why: format!(
+            Self::Each(each) => Err(ScheduleError::Field(FieldError::new(
+                "schedule.algorithms",
+                self,
+                format!(
                     "it names {}, the fabric has {count}",
                     counted(each.len(), "algorithm"),
                     count = counted(count, "dimension")
                 ),
-                hint: "give one algorithm per dimension, innermost first".to_owned(),
-            }),
+                "give one algorithm per dimension, innermost first",
+            ))),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with a request for a schedule.
 
 use allrail_collective::CollectiveError;
+use allrail_core::FieldError;
 
 /// A mistake of the user's in the `schedule` part of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,17 +10,8 @@ pub enum ScheduleError {
     #[error(transparent)]
     Collective(#[from] CollectiveError),
     /// A field that is out of range.
-    #[error("`{field}` is `{value}`: {why}")]
-    Field {
-        /// Such as `schedule.policy`.
-        field: String,
-        /// As given.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-        /// What to write instead.
-        hint: String,
-    },
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The times add up to more than the clock holds.
     #[error("the collective takes longer than 53 days of simulated time")]
     TooLong,

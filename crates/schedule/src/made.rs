@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allrail_collective::Operation;
 use allrail_collective::algorithm::Own;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, FieldError};
 use allrail_fabric::graph::Graph;
 
 use crate::cuts::Network;
@@ -49,12 +49,9 @@ pub(crate) fn with_made(request: Cow<'_, Request>) -> Result<Cow<'_, Request>, S
             request.programs = request.programs.with(own);
             Ok(Cow::Owned(request))
         }
-        Err(why) if named => Err(ScheduleError::Field {
-            field: "schedule.algorithms".to_owned(),
-            value: TREES.to_owned(),
-            why,
-            hint: "use `auto`".to_owned(),
-        }),
+        Err(why) if named => {
+            Err(FieldError::new("schedule.algorithms", TREES, why, "use `auto`").into())
+        }
         Ok(None) | Err(_) => Ok(request),
     }
 }

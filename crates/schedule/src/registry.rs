@@ -18,6 +18,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use allrail_core::FieldError;
+
 use crate::error::ScheduleError;
 use crate::operation::{Key, hash64};
 use crate::signature::{Signature, Signed};
@@ -34,7 +36,7 @@ pub struct Registry {
 pub const MOST_TENSORS: usize = 1 << 20;
 
 fn wrong(value: String, why: String, hint: &str) -> ScheduleError {
-    ScheduleError::Field { field: "tensors".to_owned(), value, why, hint: hint.to_owned() }
+    ScheduleError::Field(FieldError::new("tensors", value, why, hint))
 }
 
 impl Registry {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use allrail_collective::algorithm::{self, OwnPrograms};
 use allrail_collective::model::topology_aware;
 use allrail_collective::{Algorithm, Operation};
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, FieldError, Time};
 use allrail_fabric::{Dimension, Fabric, Fastest, Kind};
 
 use crate::algorithms::{Algorithms, Choice};
@@ -53,12 +53,7 @@ fn field(
     why: impl Into<String>,
     hint: &str,
 ) -> ScheduleError {
-    ScheduleError::Field {
-        field: name.to_owned(),
-        value: value.to_string(),
-        why: why.into(),
-        hint: hint.to_owned(),
-    }
+    ScheduleError::Field(FieldError::new(name, value, why, hint))
 }
 
 impl Request {
@@ -227,11 +222,8 @@ fn check_measured(fabric: &Fabric) -> Result<(), ScheduleError> {
         for (name, points) in &dimension.fastest {
             let field = format!("fabric.dimensions[{d}].fastest.{name}");
             let known = |tags: Vec<&str>| format!("use one of `{}`", tags.join("`, `"));
-            let wrong = |value: &str, why: String, hint: String| ScheduleError::Field {
-                field: field.clone(),
-                value: value.to_owned(),
-                why,
-                hint,
+            let wrong = |value: &str, why: String, hint: String| {
+                ScheduleError::Field(FieldError::new(field.clone(), value, why, hint))
             };
             let Some(operation) = Operation::ALL.into_iter().find(|one| one.tag() == name) else {
                 let hint = known(Operation::ALL.iter().map(|one| one.tag()).collect());

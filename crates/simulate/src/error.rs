@@ -1,32 +1,19 @@
 //! What can go wrong with a simulation.
 
 use allrail_collective::{CollectiveError, Operation};
-use allrail_core::counted;
-use allrail_fabric::FabricError;
+use allrail_core::{FieldError, counted};
 use allrail_schedule::ScheduleError;
 
 /// A mistake of the user's, or a simulation that cannot go on.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulateError {
-    /// In the fabric.
-    #[error(transparent)]
-    Fabric(#[from] FabricError),
     /// In the schedule, the collective or the plan.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// In another field.
-    #[error("`{field}` is `{value}`: {why}")]
-    Field {
-        /// Such as `network_model`.
-        field: String,
-        /// As given.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-        /// What to write instead.
-        hint: String,
-    },
+    /// In one field.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The scenario or the plan is not of the expected form.
     #[error("{0}")]
     Form(String),
@@ -60,19 +47,7 @@ pub(crate) fn field(
     why: impl Into<String>,
     hint: impl Into<String>,
 ) -> SimulateError {
-    SimulateError::Field {
-        field: name.into(),
-        value: value.to_string(),
-        why: why.into(),
-        hint: hint.into(),
-    }
-}
-
-impl From<allrail_workload::WorkloadError> for SimulateError {
-    fn from(error: allrail_workload::WorkloadError) -> Self {
-        let allrail_workload::WorkloadError { field, value, why, hint } = error;
-        Self::Field { field, value, why, hint }
-    }
+    FieldError::new(name, value, why, hint).into()
 }
 
 impl From<CollectiveError> for SimulateError {
@@ -81,60 +56,39 @@ impl From<CollectiveError> for SimulateError {
     }
 }
 
-/// An error in four parts, as users see it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
-    /// The path of the field, or empty.
-    pub field: String,
-    /// Its value, or empty.
-    pub value: String,
-    /// What is wrong.
-    pub why: String,
-    /// What to do.
-    pub hint: String,
-}
-
 impl SimulateError {
     /// The error in four parts.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> FieldError {
         match self {
-            Self::Fabric(e) => report(&e.field, &e.value, e.why.clone(), e.hint.clone()),
-            Self::Field { field, value, why, hint }
-            | Self::Schedule(ScheduleError::Field { field, value, why, hint }) => {
-                report(field, value, why.clone(), hint.clone())
-            }
+            Self::Field(error) | Self::Schedule(ScheduleError::Field(error)) => error.clone(),
             Self::Schedule(ScheduleError::Collective(error)) => of_collective(error),
-            Self::Schedule(ScheduleError::TooLong) => report(
+            Self::Schedule(ScheduleError::TooLong) => FieldError::new(
                 "collective.size",
                 "",
                 self.to_string(),
-                "make the collective smaller or the bandwidths larger".to_owned(),
+                "make the collective smaller or the bandwidths larger",
             ),
-            Self::Form(why) => report("", "", why.clone(), String::new()),
-            Self::Stalled { hint, .. } => report("", "", self.to_string(), (*hint).to_owned()),
-            Self::Wrong { .. } => report(
+            Self::Form(why) => FieldError::new("", "", why, ""),
+            Self::Stalled { hint, .. } => FieldError::new("", "", self.to_string(), *hint),
+            Self::Wrong { .. } => FieldError::new(
                 "",
                 "",
                 self.to_string(),
-                "this is a defect of the algorithm; please report it".to_owned(),
+                "this is a defect of the algorithm; please report it",
             ),
-            Self::Interrupted => report("", "", "interrupted".to_owned(), String::new()),
+            Self::Interrupted => FieldError::new("", "", "interrupted", ""),
         }
     }
 }
 
-fn report(field: &str, value: &str, why: String, hint: String) -> Report {
-    Report { field: field.to_owned(), value: value.to_owned(), why, hint }
-}
-
 /// Of algorithms and plans: which key of a scenario, or of a plan, is wrong.
-fn of_collective(error: &CollectiveError) -> Report {
+fn of_collective(error: &CollectiveError) -> FieldError {
     match error {
-        CollectiveError::UnknownAlgorithm { name, known } => report(
+        CollectiveError::UnknownAlgorithm { name, known } => FieldError::new(
             "schedule.algorithms",
             name,
-            "it is not an algorithm".to_owned(),
+            "it is not an algorithm",
             format!("use one of `{}`", known.join("`, `")),
         ),
         CollectiveError::Unsupported { algorithm, operation, valid, does } => {
@@ -152,9 +106,9 @@ fn of_collective(error: &CollectiveError) -> Report {
                 format!("{valid} do")
             };
             let why = format!("it does not do `{operation}`");
-            report("schedule.algorithms", algorithm, why, hint)
+            FieldError::new("schedule.algorithms", algorithm, why, hint)
         }
-        CollectiveError::Ranks { algorithm, only, ranks } => report(
+        CollectiveError::Ranks { algorithm, only, ranks } => FieldError::new(
             "schedule.algorithms",
             algorithm,
             format!(
@@ -166,29 +120,29 @@ fn of_collective(error: &CollectiveError) -> Report {
                 ranks = counted(*ranks, "rank")
             ),
         ),
-        CollectiveError::Program { name, why } => report(
+        CollectiveError::Program { name, why } => FieldError::new(
             "schedule.algorithms",
             name,
             why.clone(),
-            "mend the program, or name another algorithm".to_owned(),
+            "mend the program, or name another algorithm",
         ),
-        CollectiveError::NotModelled { dimension, why } => report(
-            &format!("fabric.dimensions[{}]", dimension.0),
+        CollectiveError::NotModelled { dimension, why } => FieldError::new(
+            format!("fabric.dimensions[{}]", dimension.0),
             "",
             why.clone(),
-            "leave `schedule.algorithms` out for the topology-aware ones".to_owned(),
+            "leave `schedule.algorithms` out for the topology-aware ones",
         ),
-        CollectiveError::Field { field, value, why, hint } => {
-            report(field, value, why.clone(), hint.clone())
-        }
+        CollectiveError::Field(error) => error.clone(),
         CollectiveError::Plan(why) => {
-            report("plan", "", why.clone(), "make the plan anew with `allrail plan`".to_owned())
+            FieldError::new("plan", "", why.clone(), "make the plan anew with `allrail plan`")
         }
-        CollectiveError::Size { size, .. } | CollectiveError::NoPlan { size, .. } => report(
-            "plan.size",
-            &size.to_string(),
-            error.to_string(),
-            "make the plan anew with `allrail plan`".to_owned(),
-        ),
+        CollectiveError::Size { size, .. } | CollectiveError::NoPlan { size, .. } => {
+            FieldError::new(
+                "plan.size",
+                size,
+                error.to_string(),
+                "make the plan anew with `allrail plan`",
+            )
+        }
     }
 }

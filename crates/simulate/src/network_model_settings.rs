@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::{Bytes, counted};
+use allrail_core::{Bytes, FieldError, counted};
 use allrail_fabric::Fabric;
 use allrail_network::flows::Splitting;
 use allrail_network::packets::Settings as PacketSettings;
@@ -64,11 +64,13 @@ impl NetworkModelSettings<'_> {
 /// `links` keeps every link and every rank in memory, and its messages must fit the clock.
 fn check_links(fabric: &Fabric, lowering: &Lowering) -> Result<(), SimulateError> {
     const MAX_LINKS: u64 = 1 << 25;
-    let refuse = |why: String| SimulateError::Field {
-        field: "network_model".to_owned(),
-        value: "links".to_owned(),
-        why,
-        hint: "use `network_model: dims`".to_owned(),
+    let refuse = |why: String| {
+        SimulateError::Field(FieldError::new(
+            "network_model",
+            "links",
+            why,
+            "use `network_model: dims`",
+        ))
     };
     let links = Links::link_count(fabric);
     if links > MAX_LINKS {

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use allrail_collective::{Stage, hierarchical, verify};
-use allrail_core::{DimensionId, counted};
+use allrail_core::{DimensionId, FieldError, counted};
 use serde::Serialize;
 
 use crate::collectives::plan_for_dims;
@@ -41,12 +41,13 @@ pub fn prove(scenario: &CollectiveScenario) -> Result<Proof, SimulateError> {
         let size = |id: &DimensionId| scenario.fabric.dimension(*id).size;
         let ranks: u64 = plan.dimensions.iter().map(|id| u64::from(size(id))).product();
         if ranks > MAX_RANKS {
-            return Err(SimulateError::Field {
-                field: "fabric.dimensions".to_owned(),
-                value: counted(ranks, "rank"),
-                why: format!("a proof follows every block on every rank, {MAX_RANKS} at most"),
-                hint: "prove the same schedule on a smaller fabric".to_owned(),
-            });
+            return Err(FieldError::new(
+                "fabric.dimensions",
+                counted(ranks, "rank"),
+                format!("a proof follows every block on every rank, {MAX_RANKS} at most"),
+                "prove the same schedule on a smaller fabric",
+            )
+            .into());
         }
         let dimensions = plan
             .dimensions

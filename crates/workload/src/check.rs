@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
-use crate::error::WorkloadError;
 use crate::graph::{ActorId, GroupId, NodeId, StepGraph, Work};
 
 /// Refuses a graph that no driver could run to its end.
-pub(crate) fn check(graph: &StepGraph) -> Result<(), WorkloadError> {
+pub(crate) fn check(graph: &StepGraph) -> Result<(), FieldError> {
     known(graph)?;
     acyclic(graph)?;
     agreed(graph)
@@ -20,9 +19,9 @@ fn title(graph: &StepGraph, id: NodeId) -> String {
 }
 
 /// Everything that a node names exists.
-fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
+fn known(graph: &StepGraph) -> Result<(), FieldError> {
     let missing = |at: NodeId, before: NodeId| {
-        WorkloadError::new(
+        FieldError::new(
             "workload",
             title(graph, at),
             format!("it waits for node {}, which does not exist", before.0),
@@ -32,7 +31,7 @@ fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
     let exists = |id: NodeId| id.index() < graph.len();
     for (group, i) in graph.groups().iter().zip(0u32..) {
         let wrong = |why: &str| {
-            WorkloadError::new(
+            FieldError::new(
                 format!("workload.groups[{i}]"),
                 &group.name,
                 why,
@@ -57,7 +56,7 @@ fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
             return Err(across(graph, id, *before));
         }
         let wrong = |why: String| {
-            WorkloadError::new(
+            FieldError::new(
                 "workload",
                 title(graph, id),
                 why,
@@ -94,8 +93,8 @@ fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-fn across(graph: &StepGraph, id: NodeId, before: NodeId) -> WorkloadError {
-    WorkloadError::new(
+fn across(graph: &StepGraph, id: NodeId, before: NodeId) -> FieldError {
+    FieldError::new(
         "workload",
         title(graph, id),
         format!("it waits for {} of another actor", title(graph, before)),
@@ -104,7 +103,7 @@ fn across(graph: &StepGraph, id: NodeId, before: NodeId) -> WorkloadError {
 }
 
 /// Kahn's algorithm; what is left over holds a cycle, which is walked and printed.
-fn acyclic(graph: &StepGraph) -> Result<(), WorkloadError> {
+fn acyclic(graph: &StepGraph) -> Result<(), FieldError> {
     // Builders mostly add nodes after what they wait for: then nothing is left to do.
     if graph.ids().all(|id| graph.after(id).iter().all(|before| *before < id)) {
         return Ok(());
@@ -143,7 +142,7 @@ fn acyclic(graph: &StepGraph) -> Result<(), WorkloadError> {
         let left_out = shown.len() - 10;
         shown.splice(5..shown.len() - 5, [format!("({left_out} more)")]);
     }
-    Err(WorkloadError::new(
+    Err(FieldError::new(
         "workload",
         shown[0].clone(),
         format!("its dependencies form a cycle: {}", shown.join(" waits for ")),
@@ -152,7 +151,7 @@ fn acyclic(graph: &StepGraph) -> Result<(), WorkloadError> {
 }
 
 /// The actors of a group agree on what they do in it.
-fn agreed(graph: &StepGraph) -> Result<(), WorkloadError> {
+fn agreed(graph: &StepGraph) -> Result<(), FieldError> {
     // Only groups in which several actors meet can disagree.
     let mut collectives: BTreeMap<(GroupId, ActorId), Vec<NodeId>> = BTreeMap::new();
     for id in graph.ids() {
@@ -173,7 +172,7 @@ fn agreed(graph: &StepGraph) -> Result<(), WorkloadError> {
             let (ours, theirs) = (of(first), of(*actor));
             let names = |a: ActorId| &graph.actors()[a.index()].name;
             let wrong = |value: String, why: String| {
-                WorkloadError::new(
+                FieldError::new(
                     "workload",
                     value,
                     why,

@@ -8,12 +8,11 @@
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
 //! - [`throughput`]: samples, tokens and FLOPs a second. [`time_to_train`]: all steps together.
-//! - [`error`]: what can be wrong with a workload.
 
 mod check;
 pub mod compression;
 pub mod device;
-pub mod error;
+mod error;
 pub mod graph;
 pub mod kernels;
 pub mod memory;
@@ -28,7 +27,6 @@ pub mod steps;
 pub mod throughput;
 pub mod time_to_train;
 
-pub use error::WorkloadError;
 pub use graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Purpose, StepGraph,
     Work,

@@ -6,9 +6,8 @@
 //! bounded (± 2√3 deviations, about 3.46), and needs no function whose last bit differs between machines.
 //! Whether a straggler that is slow now and then is slow is one uniform draw for its (rank, iteration).
 
-use allrail_core::{Rank, Time};
+use allrail_core::{FieldError, Rank, Time};
 
-use crate::error::WorkloadError;
 use crate::graph::{ActorId, NodeId};
 use crate::slow_links::SlowLinks;
 use crate::spec::{Jitter, Workload};
@@ -109,36 +108,36 @@ impl Perturbation {
 const SQRT_3: f64 = 1.732_050_807_568_877_2;
 
 /// Whether stragglers and jitter are what they should be.
-pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
+pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), FieldError> {
     let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
     for (i, straggler) in workload.stragglers.iter().enumerate() {
         let field = |name: &str| format!("workload.stragglers[{i}].{name}");
         if !(straggler.factor > 0.0 && straggler.factor <= 1e6) {
             let why = "compute times are multiplied by it";
             let hint = "above 1 is slower; 1.2 takes 20 % longer";
-            return Err(WorkloadError::new(field("factor"), straggler.factor, why, hint));
+            return Err(FieldError::new(field("factor"), straggler.factor, why, hint));
         }
         if let Some(probability) = straggler.probability
             && !(probability > 0.0 && probability <= 1.0)
         {
             let why = "it is the part of iterations in which a rank is slow";
             let hint = "above 0, to 1; 0.05 is one in twenty, and left out they are slow in all";
-            return Err(WorkloadError::new(field("probability"), probability, why, hint));
+            return Err(FieldError::new(field("probability"), probability, why, hint));
         }
         let outside = straggler.ranks.iter().find(|rank| u64::from(rank.0) >= npus);
         if let Some(rank) = outside {
             let hint = format!("ranks are 0 to {}", npus.saturating_sub(1));
-            return Err(WorkloadError::new(field("ranks"), rank.0, "there is no such rank", hint));
+            return Err(FieldError::new(field("ranks"), rank.0, "there is no such rank", hint));
         }
         if straggler.ranks.is_empty() {
             let hint = "name the ranks that are slow";
-            return Err(WorkloadError::new(field("ranks"), "[]", "nobody is slow", hint));
+            return Err(FieldError::new(field("ranks"), "[]", "nobody is slow", hint));
         }
     }
     if let Some(jitter) = workload.jitter
         && !(0.0..=0.28).contains(&jitter.deviation)
     {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.jitter.deviation",
             jitter.deviation,
             "times would be negative",

@@ -5,9 +5,8 @@
 //! of its bandwidth, to a millionth; its latency stays. A link of a dimension is one direction, as
 //! the network model `links` counts them (`allrail_fabric::kinds`); of a topology it is a cable, both ways.
 
-use allrail_core::{Bandwidth, DimensionId, Time};
+use allrail_core::{Bandwidth, DimensionId, FieldError, Time};
 
-use crate::error::WorkloadError;
 use crate::spec::{self, Workload};
 use crate::splitmix::mix;
 
@@ -81,10 +80,10 @@ impl SlowLinks {
 }
 
 /// Whether they are what they should be.
-pub fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
+pub fn check(workload: &Workload, sizes: &[u32]) -> Result<(), FieldError> {
     let Some(slow) = &workload.slow_links else { return Ok(()) };
     let wrong = |field: &str, value: f64, why: &str, hint: &str| {
-        Err(WorkloadError::new(format!("workload.slow_links.{field}"), value, why, hint))
+        Err(FieldError::new(format!("workload.slow_links.{field}"), value, why, hint))
     };
     if !(0.0..=1.0).contains(&slow.share) {
         return wrong("share", slow.share, "it is a part of all links", "0.01 is one in a hundred");
@@ -95,7 +94,7 @@ pub fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
     }
     let named = slow.dimensions.iter().flatten();
     if let Some(none) = named.clone().find(|dimension| dimension.index() >= sizes.len()) {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.slow_links.dimensions",
             none.0,
             "the fabric has no such dimension",

@@ -11,10 +11,10 @@
 //! updates are not stale (Qiao et al., "Pollux", OSDI'21, §2). NPUs are those that the job uses. Ignored: the first step, which waits for nothing, and all that is no
 //! step: loading, evaluation, checkpoints, failures and what is computed again after them.
 
+use allrail_core::FieldError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::WorkloadError;
 use crate::throughput::StepWork;
 
 /// How much is trained, and what an NPU takes meanwhile.
@@ -69,11 +69,11 @@ impl Target {
     ///
     /// # Errors
     /// It says nothing to reach, or several things; or what a workload does not count.
-    pub fn steps(&self, work: Option<&StepWork>) -> Result<u64, WorkloadError> {
+    pub fn steps(&self, work: Option<&StepWork>) -> Result<u64, FieldError> {
         let asked = [("samples", self.samples), ("tokens", self.tokens), ("steps", self.steps)];
         let mut asked = asked.into_iter().filter_map(|(name, count)| Some((name, count?)));
         let (Some((name, count)), None) = (asked.next(), asked.next()) else {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 "workload.target",
                 if self.samples.or(self.tokens).or(self.steps).is_some() {
                     "several"
@@ -88,7 +88,7 @@ impl Target {
             [("price_per_npu_hour", self.price_per_npu_hour), ("watts_per_npu", self.watts_per_npu)]
         {
             if let Some(amount) = amount.filter(|amount| !(amount.is_finite() && *amount >= 0.0)) {
-                return Err(WorkloadError::new(
+                return Err(FieldError::new(
                     format!("workload.target.{name}"),
                     amount,
                     "it is not a finite number of 0 or more",
@@ -97,7 +97,7 @@ impl Target {
             }
         }
         if let Some(part) = self.statistical_efficiency.filter(|e| !(*e > 1e-6 && *e <= 1e6)) {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 "workload.target.statistical_efficiency",
                 part,
                 "it is not between 0.000001 and 1,000,000",
@@ -106,7 +106,7 @@ impl Target {
         }
         let field = format!("workload.target.{name}");
         if count == 0 {
-            return Err(WorkloadError::new(field, 0, "nothing is trained", "give 1 or more"));
+            return Err(FieldError::new(field, 0, "nothing is trained", "give 1 or more"));
         }
         let each = match name {
             "steps" => return Ok(self.with_efficiency(count)),
@@ -116,7 +116,7 @@ impl Target {
         let each = each.filter(|each| *each > 0).ok_or_else(|| {
             let known = if work.is_some() { "`samples` or `steps`" } else { "`steps`" };
             let why = format!("the workload does not say how many {name} a step has");
-            WorkloadError::new(field, count, why, format!("give {known} instead"))
+            FieldError::new(field, count, why, format!("give {known} instead"))
         })?;
         Ok(self.with_efficiency(count).div_ceil(each))
     }

@@ -145,6 +145,8 @@ fn gcd(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use allrail_core::FieldError;
+
     use super::*;
 
     /// Which of an NPU's four cables leads to the next: 0, 1 right, left; 2, 3 down, up.
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn grids_without_a_pair_are_refused_with_the_reason() {
         let refused = |r, c| match pair(r, c) {
-            Err(CollectiveError::Field { value, why, hint, .. }) => (value, why, hint),
+            Err(CollectiveError::Field(FieldError { value, why, hint, .. })) => (value, why, hint),
             other => panic!("{r}x{c}: {other:?}"),
         };
         let (value, why, hint) = refused(96, 4);

@@ -54,7 +54,7 @@ mod tree;
 pub use group::{GridGroup, Half, Spread};
 pub use ring::Ring;
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 
 use crate::{CollectiveError, Program, Steps};
 
@@ -187,12 +187,12 @@ fn refusal(
     why: impl Into<String>,
     hint: impl Into<String>,
 ) -> CollectiveError {
-    CollectiveError::Field {
-        field: "traffic.algorithm",
-        value: format!("{tag} on {rows}x{columns}"),
-        why: why.into(),
-        hint: hint.into(),
-    }
+    CollectiveError::Field(FieldError::new(
+        "traffic.algorithm",
+        format!("{tag} on {rows}x{columns}"),
+        why,
+        hint,
+    ))
 }
 
 /// What a rank must send at least, and with rings sends: `2(p − 1)/p` of the buffer.

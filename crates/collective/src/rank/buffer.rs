@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use allrail_core::{Bytes, counted};
+use allrail_core::{Bytes, FieldError, counted};
 
 use crate::CollectiveError;
 
@@ -25,7 +25,7 @@ impl Buffer {
     /// [`CollectiveError::Field`] if an element has no bytes, or there are 2^64 bytes or more.
     pub fn new(elements: u64, width: u32) -> Result<Self, CollectiveError> {
         let refuse = |field, value: String, why: &str, hint: &str| {
-            Err(CollectiveError::Field { field, value, why: why.to_owned(), hint: hint.to_owned() })
+            Err(CollectiveError::Field(FieldError::new(field, value, why, hint)))
         };
         if width == 0 {
             return refuse("width", "0".to_owned(), "an element has 1 byte at least", "4 for f32");
@@ -46,12 +46,13 @@ impl Buffer {
     /// [`CollectiveError::Field`] if it is nothing.
     pub fn cut_at(self, granule: Bytes) -> Result<Self, CollectiveError> {
         if granule == Bytes::default() {
-            return Err(CollectiveError::Field {
-                field: "granule",
-                value: "0".to_owned(),
-                why: "a granule has 1 byte at least".to_owned(),
-                hint: format!("{GRANULE}"),
-            });
+            return Err(FieldError::new(
+                "granule",
+                "0",
+                "a granule has 1 byte at least",
+                format!("{GRANULE}"),
+            )
+            .into());
         }
         Ok(Self { granule: granule.count().div_ceil(u64::from(self.width)), ..self })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use allrail_core::{Bytes, DimensionId, counted, either};
+use allrail_core::{Bytes, DimensionId, FieldError, counted, either};
 
 use super::buffer::{Buffer, cut, shard};
 use super::cells::{Axis, Layout};
@@ -79,7 +79,7 @@ impl Position {
 
 fn check_root(operation: Operation, root: u32, ranks: u32) -> Result<(), CollectiveError> {
     let refuse = |why: String, hint: String| {
-        Err(CollectiveError::Field { field: "root", value: root.to_string(), why, hint })
+        Err(CollectiveError::Field(FieldError::new("root", root, why, hint)))
     };
     match root {
         0 => Ok(()),
@@ -192,16 +192,17 @@ impl RankPlanner {
         if self.operation == Operation::AllToAll && !elements.is_multiple_of(u64::from(self.ranks))
         {
             let least = elements - elements % u64::from(self.ranks);
-            return Err(CollectiveError::Field {
-                field: "elements",
-                value: elements.to_string(),
-                why: format!(
+            return Err(FieldError::new(
+                "elements",
+                elements,
+                format!(
                     "an all-to-all swaps equal shards, and there {are} {}",
                     counted(self.ranks, "rank"),
                     are = either(&self.ranks, "is", "are")
                 ),
-                hint: format!("{least}, or {}", least.saturating_add(u64::from(self.ranks))),
-            });
+                format!("{least}, or {}", least.saturating_add(u64::from(self.ranks))),
+            )
+            .into());
         }
         let sharded = !matches!(self.operation, Operation::AllReduce | Operation::Broadcast);
         let divided = if sharded { shard(elements, 0, self.ranks).end } else { elements };
@@ -250,12 +251,13 @@ fn positions(plan: &CollectivePlan, rank: u32) -> Result<Vec<Position>, Collecti
         stride = next.ok_or_else(|| refuse("its fabric has 2^32 ranks or more".to_owned()))?;
     }
     if rank >= stride {
-        return Err(CollectiveError::Field {
-            field: "rank",
-            value: rank.to_string(),
-            why: format!("the plan's fabric has {stride}", stride = counted(stride, "rank")),
-            hint: format!("0 to {}", stride - 1),
-        });
+        return Err(FieldError::new(
+            "rank",
+            rank,
+            format!("the plan's fabric has {stride}", stride = counted(stride, "rank")),
+            format!("0 to {}", stride - 1),
+        )
+        .into());
     }
     if let Some(unknown) = plan.dimensions.iter().find(|id| id.index() >= all.len()) {
         return Err(refuse(format!("the fabric has no {}", unknown.name())));

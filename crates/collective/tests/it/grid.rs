@@ -6,7 +6,7 @@ use allrail_collective::grid::{ALL, GridAllReduce, named};
 use allrail_collective::steps::Sized;
 use allrail_collective::verify::verify;
 use allrail_collective::{CollectiveError, Operation, Steps};
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 
 const SHAPES: [(u32, u32); 16] = [
     (2, 2),
@@ -224,8 +224,11 @@ fn large_grids_need_no_memory_for_messages() {
 #[test]
 fn what_is_no_grid_for_an_algorithm_is_refused() {
     let refused = |tag: &str, rows, columns| match named(tag).expect("known").check(rows, columns) {
-        Err(CollectiveError::Field { field, value, why, hint }) => {
-            assert_eq!((field, value), ("traffic.algorithm", format!("{tag} on {rows}x{columns}")));
+        Err(CollectiveError::Field(FieldError { field, value, why, hint })) => {
+            assert_eq!(
+                (field.as_str(), value),
+                ("traffic.algorithm", format!("{tag} on {rows}x{columns}"))
+            );
             assert!(!hint.is_empty());
             why
         }

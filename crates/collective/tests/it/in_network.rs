@@ -2,7 +2,7 @@
 
 use allrail_collective::CollectiveError;
 use allrail_collective::in_network::{InNetwork, in_network};
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use allrail_fabric::topologies::{GraphTopology, Summing};
 use allrail_fabric::topologies::{
@@ -37,7 +37,7 @@ fn sum(graph: &Graph) -> InNetwork {
 
 fn why(graph: &Graph) -> String {
     match in_network(graph, Summing::Switches, SIZE) {
-        Err(CollectiveError::Field { why, hint, .. }) => {
+        Err(CollectiveError::Field(FieldError { why, hint, .. })) => {
             assert!(hint.contains("fat tree"));
             why
         }

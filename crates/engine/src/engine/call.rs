@@ -2,7 +2,7 @@
 
 use allrail_coordinate::Payload;
 use allrail_coordinate::messages::Waits;
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use allrail_schedule::{Key, OperationName};
 
 use super::calls::Call;
@@ -23,15 +23,8 @@ impl Running {
         out: &mut Vec<Action>,
     ) -> Result<OperationName, Broken> {
         if self.common {
-            return Err(Broken::Setting {
-                field: "ordering",
-                value: "common".to_owned(),
-                why: "launches keep to the order that a coordinator makes of tensors, and a call is none"
-                    .to_owned(),
-                hint: "give the call to the transport itself, which pairs the k-th call of every rank; \
-                       or `ordering: tagged`"
-                    .to_owned(),
-            });
+            return Err(FieldError::new("ordering", "common", "launches keep to the order that a coordinator makes of tensors, and a call is none", "give the call to the transport itself, which pairs the k-th call of every rank; \
+                       or `ordering: tagged`").into());
         }
         let (key, generation) = match called {
             None => (self.key_of_next_call()?, 0),
@@ -71,18 +64,18 @@ impl Running {
         if key.number_of_call().is_some() {
             return Ok(key);
         }
-        Err(Broken::Setting {
-            field: "calls",
-            value: number.to_string(),
-            why: "so many have names in one epoch".to_owned(),
-            hint: "begin another epoch: `Event::Membership`".to_owned(),
-        })
+        Err(Broken::Setting(FieldError::new(
+            "calls",
+            number,
+            "so many have names in one epoch",
+            "begin another epoch: `Event::Membership`",
+        )))
     }
 
     fn next_of(&self, name: &str) -> Result<(Key, u64), Broken> {
         let refuse = |why: &str, hint: &str| {
             let (value, why, hint) = (name.to_owned(), why.to_owned(), hint.to_owned());
-            Err(Broken::Setting { field: "name", value, why, hint })
+            Err(Broken::Setting(FieldError::new("name", value, why, hint)))
         };
         match &self.named {
             None => refuse("calls of this group have no names", "the setting `named_calls`"),

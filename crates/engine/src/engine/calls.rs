@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 use allrail_schedule::OperationName;
 
 use super::event::{CallReport, Home};
@@ -44,11 +45,13 @@ impl Call<'_> {
     pub(super) fn elements(&self) -> Result<u64, Broken> {
         let mut sides = self.shape.iter();
         let elements = sides.try_fold(1u64, |product, side| product.checked_mul(*side));
-        elements.ok_or_else(|| Broken::Setting {
-            field: "shape",
-            value: format!("{:?}", self.shape),
-            why: "it has 2^64 elements or more".to_owned(),
-            hint: "the shape of the whole buffer".to_owned(),
+        elements.ok_or_else(|| {
+            Broken::Setting(FieldError::new(
+                "shape",
+                format!("{:?}", self.shape),
+                "it has 2^64 elements or more",
+                "the shape of the whole buffer",
+            ))
         })
     }
 }

@@ -145,7 +145,7 @@ use std::cmp::Ordering::{Equal, Greater, Less};
 
 use allrail_collective::rank::Plans;
 use allrail_coordinate::Cause;
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use allrail_schedule::tensor::Tuning;
 use allrail_schedule::{Key, OperationName};
 
@@ -366,19 +366,14 @@ impl Engine {
             return Err(Broken::Epoch { epoch, now: self.settings.epoch });
         }
         if ranks != self.settings.ranks {
-            return Err(Broken::Setting {
-                field: "ranks",
-                value: ranks.to_string(),
-                why: format!(
+            return Err(FieldError::new("ranks", ranks, format!(
                     "this engine's plans, and its place among the ranks, are for {}",
                     self.settings.ranks
-                ),
-                hint: format!(
+                ), format!(
                     "drop this engine, and make one by `Engine::new` with `ranks: {ranks}`, its new `rank`, \
                      `epoch: {epoch}` and plans for that size; register the same tensors, then say \
                      `Event::Start`"
-                ),
-            });
+                )).into());
         }
         if self.running.is_none() {
             self.settings.epoch = epoch;

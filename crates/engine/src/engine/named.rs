@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_coordinate::messages::{Idle, Waits};
+use allrail_core::FieldError;
 use allrail_schedule::{Key, OperationName};
 
 use super::event::Home;
@@ -59,7 +60,7 @@ impl NamedCalls {
         let key = Key::of(name);
         let refuse = |why: &str, hint: &str| {
             let (value, why, hint) = (name.to_owned(), why.to_owned(), hint.to_owned());
-            Broken::Setting { field: "name", value, why, hint }
+            Broken::Setting(FieldError::new("name", value, why, hint))
         };
         match self.known.get(&key) {
             None if key.number_of_call().is_some() => {

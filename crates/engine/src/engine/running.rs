@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allrail_coordinate::{self as coordinate, CoordinationSpec, Coordinator, Payload, Reason};
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use allrail_schedule::tensor::{self, OperationId, TensorPolicy, TensorScheduler, Tuning};
 use allrail_schedule::{Key, OperationName};
 
@@ -280,12 +280,13 @@ impl Running {
         let oldest = self.tensors.all.iter().map(next).min().unwrap_or(0);
         self.tunings.forget_before(oldest);
         if self.tunings.waiting() >= MOST_CHANGES {
-            return Err(Broken::Setting {
-                field: "retune",
-                value: at.to_string(),
-                why: format!("{MOST_CHANGES} changes wait for tensors to come to them"),
-                hint: "change less often".to_owned(),
-            });
+            return Err(FieldError::new(
+                "retune",
+                at,
+                format!("{MOST_CHANGES} changes wait for tensors to come to them"),
+                "change less often",
+            )
+            .into());
         }
         self.tunings.change(at, tuning);
         self.thaw_before(at);

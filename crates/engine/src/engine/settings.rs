@@ -5,7 +5,7 @@ use std::fmt::Display;
 use allrail_collective::rank::GRANULE;
 use allrail_collective::{DimensionSet, Operation};
 use allrail_coordinate::{self as coordinate, CoordinationPolicy};
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, FieldError, Time};
 use allrail_schedule::Order;
 use allrail_schedule::tensor::{
     self, Exchange, MAX_PARTITIONS, TensorParameters, TensorPolicy, Tuning,
@@ -114,7 +114,7 @@ impl Default for Settings {
 
 fn wrong(field: &'static str, value: &dyn Display, why: &str, hint: &str) -> Broken {
     let (value, why, hint) = (value.to_string(), why.to_owned(), hint.to_owned());
-    Broken::Setting { field, value, why, hint }
+    Broken::Setting(FieldError::new(field, value, why, hint))
 }
 
 impl Settings {

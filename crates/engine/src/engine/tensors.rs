@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allrail_collective::Operation;
 use allrail_coordinate::Request;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, FieldError};
 use allrail_schedule::registry::Registry;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::{Piece, Tensor};
@@ -63,12 +63,12 @@ pub(super) fn check(one: &Registration) -> Result<(u64, Bytes), Broken> {
     let bytes = elements.and_then(|elements| elements.checked_mul(u64::from(one.width)));
     match (elements, bytes) {
         (Some(elements), Some(bytes)) if one.width > 0 => Ok((elements, Bytes::new(bytes))),
-        _ => Err(Broken::Setting {
-            field: "tensor",
-            value: one.signature.name.clone(),
-            why: "its elements have no bytes, or it has 2^64 bytes or more".to_owned(),
-            hint: "a width of 4 for f32".to_owned(),
-        }),
+        _ => Err(Broken::Setting(FieldError::new(
+            "tensor",
+            one.signature.name.clone(),
+            "its elements have no bytes, or it has 2^64 bytes or more",
+            "a width of 4 for f32",
+        ))),
     }
 }
 

@@ -4,10 +4,9 @@
 //! its cables with it; a failed link is one cable, both ways, and of parallel ones the first that is
 //! left.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::{Builder, Graph, NodeId};
-use crate::FabricError;
 
 impl Graph {
     /// What is left without `nodes` and without a cable for each of `links`. `name` is what a node is
@@ -20,7 +19,7 @@ impl Graph {
         nodes: &[NodeId],
         links: &[[NodeId; 2]],
         name: impl Fn(NodeId) -> String,
-    ) -> Result<Graph, FabricError> {
+    ) -> Result<Graph, FieldError> {
         let mut works = vec![true; self.nodes()];
         for (i, &node) in nodes.iter().enumerate() {
             let field = format!("fabric.failed_nodes[{i}]");
@@ -28,7 +27,7 @@ impl Graph {
                 None => return Err(self.no_node(field, node)),
                 Some(works) if !*works => {
                     let why = "the node stands twice";
-                    return Err(FabricError::new(field, name(node), why, "name each node once"));
+                    return Err(FieldError::new(field, name(node), why, "name each node once"));
                 }
                 Some(works) => *works = false,
             }
@@ -47,7 +46,7 @@ impl Graph {
             };
             let Some(cable) = cables.find(|&cable| laid[cable]) else {
                 let value = format!("{} to {}", name(one), name(other));
-                return Err(FabricError::new(field, value, why, "name a cable that is there"));
+                return Err(FieldError::new(field, value, why, "name a cable that is there"));
             };
             laid[cable] = false;
         }
@@ -59,7 +58,7 @@ impl Graph {
         works: &[bool],
         laid: &[bool],
         name: impl Fn(NodeId) -> String,
-    ) -> Result<Graph, FabricError> {
+    ) -> Result<Graph, FieldError> {
         let (npus, switches) = works.split_at(self.npus() as usize);
         let left = |part: &[bool]| part.iter().filter(|works| **works).count() as u32;
         let mut builder = Builder::new(left(npus));
@@ -81,7 +80,7 @@ impl Graph {
             }
         }
         if old.first().is_none_or(|first| first.0 >= self.npus()) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.failed_nodes",
                 counted(self.npus(), "NPU"),
                 "every NPU has failed, and one must work",
@@ -91,7 +90,7 @@ impl Graph {
         let graph = builder.join();
         if let Some(stranded) = super::measure::unreachable(&graph) {
             let [from, to] = [NodeId(0), stranded].map(|node| name(old[node.index()]));
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric",
                 format!("NPU {to}"),
                 format!("no path leads to it from NPU {from} past the failed parts"),
@@ -101,13 +100,13 @@ impl Graph {
         Ok(graph)
     }
 
-    fn no_node(&self, field: String, node: NodeId) -> FabricError {
+    fn no_node(&self, field: String, node: NodeId) -> FieldError {
         let (npus, nodes) = (self.npus(), self.nodes());
         let hint = match nodes - npus as usize {
             0 => format!("the NPUs are 0 to {}", npus - 1),
             _ => format!("the NPUs are 0 to {}, the switches {npus} to {}", npus - 1, nodes - 1),
         };
-        FabricError::new(field, node.0, "there is no such node", hint)
+        FieldError::new(field, node.0, "there is no such node", hint)
     }
 }
 
@@ -129,7 +128,7 @@ mod tests {
         builder.build().expect("a graph")
     }
 
-    fn without(nodes: &[u32], links: &[[u32; 2]]) -> Result<Graph, FabricError> {
+    fn without(nodes: &[u32], links: &[[u32; 2]]) -> Result<Graph, FieldError> {
         let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
         let links: Vec<_> = links.iter().map(|ends| ends.map(NodeId)).collect();
         graph().without(&nodes, &links, |node| node.0.to_string())

@@ -18,11 +18,9 @@ pub(crate) use product::{MAX_CABLES, line, line_parts};
 
 use std::collections::HashSet;
 
-use allrail_core::{Bandwidth, Time};
+use allrail_core::{Bandwidth, FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::FabricError;
 
 /// What a cable is made of, which is what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -207,7 +205,7 @@ impl Builder {
         b: NodeId,
         kind: CableKind,
         wire: Wire,
-    ) -> Result<(), FabricError> {
+    ) -> Result<(), FieldError> {
         if self.joined.contains(&[a.min(b), a.max(b)]) {
             return Err(wrong(a, b, "a cable joins them already", "leave the second cable out"));
         }
@@ -224,7 +222,7 @@ impl Builder {
         b: NodeId,
         kind: CableKind,
         wire: Wire,
-    ) -> Result<(), FabricError> {
+    ) -> Result<(), FieldError> {
         if a.max(b).0 >= self.nodes {
             let why = format!("the nodes are 0 to {}", self.nodes.saturating_sub(1));
             return Err(wrong(a, b, why, "name two nodes that exist"));
@@ -241,10 +239,10 @@ impl Builder {
     ///
     /// # Errors
     /// It has no NPU, or an NPU cannot reach another.
-    pub fn build(self) -> Result<Graph, FabricError> {
+    pub fn build(self) -> Result<Graph, FieldError> {
         let graph = self.join();
         if graph.npus == 0 {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric",
                 "no NPU",
                 "a network joins 1 NPU at least",
@@ -252,7 +250,7 @@ impl Builder {
             ));
         }
         if let Some(stranded) = measure::unreachable(&graph) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric",
                 format!("NPU {}", stranded.0),
                 "no path leads to it from NPU 0",
@@ -286,8 +284,8 @@ impl Builder {
     }
 }
 
-fn wrong(a: NodeId, b: NodeId, why: impl Into<String>, hint: &str) -> FabricError {
-    FabricError::new("fabric.cables", format!("{} to {}", a.0, b.0), why, hint)
+fn wrong(a: NodeId, b: NodeId, why: impl Into<String>, hint: &str) -> FieldError {
+    FieldError::new("fabric.cables", format!("{} to {}", a.0, b.0), why, hint)
 }
 
 #[cfg(test)]

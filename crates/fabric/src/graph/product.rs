@@ -12,10 +12,10 @@
 //! switch has half of the dimension's, rounded down to a picosecond. All cables count as copper: a
 //! dimension does not say what it is made of.
 
-use allrail_core::{Time, counted, either};
+use allrail_core::{FieldError, Time, counted, either};
 
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::{Contention, Dimension, Fabric, FabricError, Kind, kinds};
+use crate::{Contention, Dimension, Fabric, Kind, kinds};
 
 /// Networks of more cables than this are refused: the graph alone would take gigabytes.
 pub(crate) const MAX_CABLES: u64 = 1 << 24;
@@ -25,7 +25,7 @@ impl Fabric {
     ///
     /// # Errors
     /// It is too large, a switch reduces, or the links of a dimension are not shared.
-    pub fn graph(&self) -> Result<Graph, FabricError> {
+    pub fn graph(&self) -> Result<Graph, FieldError> {
         self.validate()?;
         let npus = self.check_graph()?;
         let mut builder = Builder::new(npus);
@@ -43,13 +43,13 @@ impl Fabric {
     }
 
     /// How many NPUs the graph has, if it can be one.
-    fn check_graph(&self) -> Result<u32, FabricError> {
+    fn check_graph(&self) -> Result<u32, FieldError> {
         let npus = self.npus();
         let mut cables = 0u64;
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let field = |name: &str| format!("fabric.dimensions[{i}].{name}");
             if dimension.in_network_reduction {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field("in_network_reduction"),
                     "true",
                     "a graph of cables does not say that a switch reduces",
@@ -57,7 +57,7 @@ impl Fabric {
                 ));
             }
             if dimension.contention == Contention::None {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field("contention"),
                     "none",
                     "messages on a graph share its cables",
@@ -67,7 +67,7 @@ impl Fabric {
             let size = u64::from(dimension.size);
             cables += npus / size * line_parts(dimension).0;
             if cables > MAX_CABLES {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field("size"),
                     size,
                     format!(
@@ -103,7 +103,7 @@ pub(crate) fn line(
     cable: CableKind,
     planes: u64,
     at: impl Fn(u32) -> NodeId,
-) -> Result<(), FabricError> {
+) -> Result<(), FieldError> {
     let (size, kind) = (dimension.size, kinds::of(dimension.kind));
     let latency = Time::from_ps(dimension.latency.as_ps() / u64::from(kind.hops_per_step()));
     let bandwidth = kind.link_bandwidth(dimension).fraction(1, planes);

@@ -9,7 +9,7 @@
 //!
 //! A fat tree has no boards: each NPU counts as one.
 
-use allrail_core::Bandwidth;
+use allrail_core::{Bandwidth, FieldError};
 
 use super::boards::{Block, Boards};
 use super::boxes;
@@ -18,7 +18,6 @@ use super::locality::{Leaves, find_near};
 use super::request::{Request, Size, Unit};
 use super::shape::{Choice, Shape, shapes, turned};
 use super::torus;
-use crate::FabricError;
 use crate::graph::Wire;
 
 /// What a job's block may be.
@@ -89,7 +88,7 @@ impl Floor {
     ///
     /// # Errors
     /// It is a shape of more or fewer sides than the boards have dimensions.
-    pub fn check(&self, field: String, size: Size) -> Result<(), FabricError> {
+    pub fn check(&self, field: String, size: Size) -> Result<(), FieldError> {
         let three = self.sides().is_some();
         let (why, hint) = match size.sides() {
             Some(2) if three => (
@@ -102,14 +101,14 @@ impl Floor {
             ),
             _ => return Ok(()),
         };
-        Err(FabricError::new(field, size, why, hint))
+        Err(FieldError::new(field, size, why, hint))
     }
 
     /// Checks that jobs can be kept below few leaf switches here.
     ///
     /// # Errors
     /// The leaves of three dimensions are not known.
-    pub fn check_leaves(&self, locality: bool, each: Option<u32>) -> Result<(), FabricError> {
+    pub fn check_leaves(&self, locality: bool, each: Option<u32>) -> Result<(), FieldError> {
         if self.knows_leaves() || !(locality || each.is_some()) {
             return Ok(());
         }
@@ -118,7 +117,7 @@ impl Floor {
             None => ("locality", "true".to_owned()),
         };
         let why = "leaf switches are known of two dimensions only, and these boards have three";
-        Err(FabricError::new(field, value, why, "leave it out"))
+        Err(FieldError::new(field, value, why, "leave it out"))
     }
 
     /// Whether any rows crossed with any columns are a block.

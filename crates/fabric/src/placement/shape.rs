@@ -6,7 +6,7 @@
 //! `transpose` adds `v × u`, `aspect` the other pairs up to `u/v = aspect`, the most square first. A job
 //! that asks for a shape has it and, with `transpose`, its `v × u` as choices (`request.rs`).
 
-use crate::FabricError;
+use allrail_core::FieldError;
 
 /// Rows and columns of boards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -49,9 +49,9 @@ impl Choice {
     ///
     /// # Errors
     /// It is 0.
-    pub fn validate(&self) -> Result<(), FabricError> {
+    pub fn validate(&self) -> Result<(), FieldError> {
         if self.aspect == Some(0) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "aspect",
                 0,
                 "a shape is 1 time as long as wide at least",

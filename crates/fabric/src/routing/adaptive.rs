@@ -12,11 +12,10 @@
 
 use std::cmp::Reverse;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::layered::{Layered, Turn, distances};
 use super::{Hop, RouteState, Routing};
-use crate::FabricError;
 use crate::graph::{Graph, NodeId};
 
 /// See the module.
@@ -30,7 +29,7 @@ impl Adaptive {
     ///
     /// # Errors
     /// Its paths are too long.
-    pub fn new(graph: &Graph) -> Result<Self, FabricError> {
+    pub fn new(graph: &Graph) -> Result<Self, FieldError> {
         let depths = distances(graph, 1);
         let by_height = Self::in_order(graph, &distances(graph, graph.npus()), &depths)?;
         if by_height.channels() == 1 {
@@ -40,7 +39,7 @@ impl Adaptive {
         Ok(if by_depth.channels() < by_height.channels() { by_depth } else { by_height })
     }
 
-    fn in_order(graph: &Graph, heights: &[u32], depths: &[u32]) -> Result<Self, FabricError> {
+    fn in_order(graph: &Graph, heights: &[u32], depths: &[u32]) -> Result<Self, FieldError> {
         let rank = |node: NodeId| (heights[node.index()], Reverse(depths[node.index()]), node.0);
         let tables = Layered::new(graph, true, |link, went_down| {
             let link = graph.link(link);

@@ -15,9 +15,8 @@
 
 use super::layered::{Layered, Turn};
 use super::{Hop, RouteState, Routing};
-use crate::FabricError;
 use crate::graph::{Graph, NodeId};
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 /// What to leave out of the rules; the default leaves out nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ impl HammingMeshRouting {
         graph: &Graph,
         places: &[[u32; 2]],
         variant: Variant,
-    ) -> Result<Option<Self>, FabricError> {
+    ) -> Result<Option<Self>, FieldError> {
         let mut tables = Layered::new(graph, variant.look_ahead, |link, moved_north| {
             let link = graph.link(link);
             let place = |node: NodeId| places.get(node.index());

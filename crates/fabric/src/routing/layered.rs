@@ -15,10 +15,9 @@
 
 use std::collections::HashMap;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::{FARTHEST, Hop, RouteState};
-use crate::FabricError;
 use crate::graph::{Graph, NodeId, measure};
 
 /// What becomes of a packet that takes a link.
@@ -93,7 +92,7 @@ impl Layered {
         graph: &Graph,
         look_ahead: bool,
         rule: impl Rule,
-    ) -> Result<Self, FabricError> {
+    ) -> Result<Self, FieldError> {
         near_enough(graph)?;
         let (columns, ends) = columns(graph, &rule);
         let nodes = graph.nodes();
@@ -270,9 +269,9 @@ fn entry(link: u32, distance: u8, rule: &impl Rule, ahead: impl Fn(usize) -> u8)
     (entry.needs != [NEVER; 2]).then_some(entry)
 }
 
-fn near_enough(graph: &Graph) -> Result<(), FabricError> {
+fn near_enough(graph: &Graph) -> Result<(), FieldError> {
     let Some(farthest) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
-    Err(FabricError::new(
+    Err(FieldError::new(
         "fabric",
         format!("{farthest} between two NPUs", farthest = counted(farthest, "link")),
         format!("packets are routed over {FARTHEST} links at most"),
@@ -283,13 +282,13 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
 /// Of the table of lists.
 const MOST_BYTES: u64 = 4 << 30;
 
-fn small_enough(nodes: usize, columns: usize) -> Result<(), FabricError> {
+fn small_enough(nodes: usize, columns: usize) -> Result<(), FieldError> {
     let bytes = 4 * nodes as u64 * columns as u64;
     if bytes <= MOST_BYTES {
         return Ok(());
     }
     let gib = |bytes: u64| bytes.div_ceil(1 << 30);
-    Err(FabricError::new(
+    Err(FieldError::new(
         "fabric",
         format!("{nodes} and switches", nodes = counted(nodes, "NPU")),
         format!("tables of routes would take {} GiB, more than {}", gib(bytes), gib(MOST_BYTES)),

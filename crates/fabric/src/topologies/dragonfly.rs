@@ -15,16 +15,16 @@
 //! left over goes to groups at opposite distances. Diameter: 4 cables if every switch reaches every
 //! group, else 5; the paper's small dragonfly is printed as 3, which no wiring of it can have.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::drawing::{Drawing, Picture};
 use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{DragonflyRouting, Routing};
-use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "dragonfly";
@@ -117,7 +117,7 @@ impl GraphTopology for Dragonfly {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         checks::count("a", self.a, 1 << 12)?;
         checks::count("p", self.p, 1 << 12)?;
         checks::count("h", self.h, 1 << 12)?;
@@ -127,7 +127,7 @@ impl GraphTopology for Dragonfly {
         checks::planes(self.planes)?;
         let ports = self.router_ports();
         if ports > u64::from(self.switch_radix) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
                 format!("a router has (a - 1) + p + h = {ports}", ports = counted(ports, "port")),
@@ -138,7 +138,7 @@ impl GraphTopology for Dragonfly {
             ));
         }
         if self.groups < 2 {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.groups",
                 self.groups,
                 "global cables join 2 groups at least",
@@ -146,7 +146,7 @@ impl GraphTopology for Dragonfly {
             ));
         }
         if self.groups - 1 > self.slots() {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.groups",
                 self.groups,
                 format!("a group has a * h = {} to others", counted(self.slots(), "cable")),
@@ -154,7 +154,7 @@ impl GraphTopology for Dragonfly {
             ));
         }
         if self.slots() % 2 == 1 && self.groups % 2 == 1 {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.groups",
                 self.groups,
                 format!("{} global ports of each group do not pair up", self.slots()),
@@ -237,7 +237,7 @@ impl GraphTopology for Dragonfly {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let npus = u32::try_from(self.counts().npus).expect("validated");
         let mut builder = Builder::new(npus);
         let per_group = self.switches_per_group();
@@ -281,7 +281,7 @@ impl GraphTopology for Dragonfly {
         builder.build()
     }
 
-    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FieldError> {
         let detours = self.routing == Route::Ugal;
         or_adaptive(DragonflyRouting::new(graph, self.groups, detours), graph)
     }

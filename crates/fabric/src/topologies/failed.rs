@@ -7,6 +7,7 @@
 //! Formulas of distances and cuts no longer hold, and packets go by any shortest path: the routing of
 //! the whole network would lead them to what is not there.
 
+use allrail_core::FieldError;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,8 +15,8 @@ use serde_json::Value;
 
 use super::drawing::Drawing;
 use super::topology::{Counts, GraphTopology, Summing};
+use crate::Dimension;
 use crate::graph::{Graph, NodeId};
-use crate::{Dimension, FabricError};
 
 /// The keys of what has failed.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -70,12 +71,12 @@ pub(super) fn schema<T: JsonSchema>() -> Schema {
 }
 
 impl<T: GraphTopology> Damaged<T> {
-    fn left_of(&self, graph: &Graph) -> Result<Graph, FabricError> {
+    fn left_of(&self, graph: &Graph) -> Result<Graph, FieldError> {
         graph.without(&self.nodes, &self.links, |node| node.0.to_string())
     }
 
     /// What is built and what is simulated number their switches differently: only NPUs are the same.
-    fn check_numbers(&self) -> Result<(), FabricError> {
+    fn check_numbers(&self) -> Result<(), FieldError> {
         let Some(told) = self.whole.simulated_as() else { return Ok(()) };
         let npus = self.whole.counts().npus;
         let is_switch = |node: &NodeId| u64::from(node.0) >= npus;
@@ -90,7 +91,7 @@ impl<T: GraphTopology> Damaged<T> {
             (None, None) => return Ok(()),
         };
         let why = format!("only NPUs can fail here: it is {told}");
-        Err(FabricError::new(field, value, why, format!("name NPUs, 0 to {}", npus - 1)))
+        Err(FieldError::new(field, value, why, format!("name NPUs, 0 to {}", npus - 1)))
     }
 }
 
@@ -99,7 +100,7 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
         self.whole.tag()
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         self.whole.validate()?;
         self.check_numbers()?;
         if self.counts().npus <= MOST_CHECKED {
@@ -144,11 +145,11 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
         None
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         self.left_of(&self.whole.build()?)
     }
 
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         self.left_of(&self.whole.simulated()?)
     }
 

@@ -15,7 +15,7 @@
 //!
 //! What it ignores: where leaves stand, and hence the lengths of cables.
 
-use allrail_core::{counted, either};
+use allrail_core::{FieldError, counted, either};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ use super::topology::{Counts, GraphTopology, Summing};
 use super::tree::Tree;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::{Floor, Leaves, Rule, times};
-use crate::{Dimension, FabricError, Kind};
+use crate::{Dimension, Kind};
 
 /// The tag in fabric files.
 pub const TAG: &str = "fat_tree";
@@ -74,8 +74,8 @@ impl FatTree {
     /// NPUs under the leaves of what `tree` builds.
     fn with_npus(
         &self,
-        tree: impl Fn(&Tree, &mut Builder, Wire) -> Result<Vec<NodeId>, FabricError>,
-    ) -> Result<Graph, FabricError> {
+        tree: impl Fn(&Tree, &mut Builder, Wire) -> Result<Vec<NodeId>, FieldError>,
+    ) -> Result<Graph, FieldError> {
         let mut builder = Builder::new(self.npus);
         let plan = self.tree();
         let leaves = tree(&plan, &mut builder, self.link)?;
@@ -98,11 +98,11 @@ impl GraphTopology for FatTree {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         checks::npus("npus", &[self.npus])?;
         checks::switch_radix(self.switch_radix)?;
         if !(2..=3).contains(&self.levels) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.levels",
                 self.levels,
                 "a fat tree has 2 or 3 levels of switches",
@@ -114,7 +114,7 @@ impl GraphTopology for FatTree {
         match self.plan() {
             Some(tree) if tree.levels == 1 => checks::nothing_to_taper(self.taper),
             Some(_) => Ok(()),
-            None => Err(FabricError::new(
+            None => Err(FieldError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
                 format!(
@@ -208,11 +208,11 @@ impl GraphTopology for FatTree {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         self.with_npus(Tree::build)
     }
 
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         if self.tree().is_even() { self.build() } else { self.with_npus(Tree::build_evenly) }
     }
 

@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 
-use allrail_core::{Bandwidth, Time, counted};
+use allrail_core::{Bandwidth, FieldError, Time, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +26,8 @@ use super::checks;
 use super::drawing::Drawing;
 use super::entry::Entry;
 use super::topology::{Counts, GraphTopology, Summing};
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire, measure};
-use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "graph";
@@ -122,7 +122,7 @@ impl UserGraph {
         self.npus.get(node.index()).unwrap_or_else(switch)
     }
 
-    fn numbers(&self) -> Result<HashMap<&str, NodeId>, FabricError> {
+    fn numbers(&self) -> Result<HashMap<&str, NodeId>, FieldError> {
         let mut numbers: HashMap<&str, NodeId> = HashMap::new();
         let places = [("npus", &self.npus), ("switches", &self.switches)];
         let all = places.iter().flat_map(|(key, names)| {
@@ -136,7 +136,7 @@ impl UserGraph {
                 } else {
                     ("the name stands twice", "give each node a name of its own")
                 };
-                return Err(FabricError::new(field, name, why, hint));
+                return Err(FieldError::new(field, name, why, hint));
             }
         }
         Ok(numbers)
@@ -147,13 +147,13 @@ impl UserGraph {
         numbers: &HashMap<&str, NodeId>,
         field: String,
         name: &str,
-    ) -> Result<NodeId, FabricError> {
+    ) -> Result<NodeId, FieldError> {
         numbers.get(name).copied().ok_or_else(|| {
             let first = self.npus.iter().chain(&self.switches).take(8);
             let known = first.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             let more = if self.npus.len() + self.switches.len() > 8 { ", ..." } else { "" };
             let hint = format!("name one of `npus` and `switches`: {known}{more}");
-            FabricError::new(field, name, "there is no such node", hint)
+            FieldError::new(field, name, "there is no such node", hint)
         })
     }
 
@@ -170,7 +170,7 @@ impl UserGraph {
     }
 
     /// With everything working, in parts perhaps.
-    fn whole(&self, numbers: &HashMap<&str, NodeId>) -> Result<Graph, FabricError> {
+    fn whole(&self, numbers: &HashMap<&str, NodeId>) -> Result<Graph, FieldError> {
         let mut builder = Builder::new(u32::try_from(self.npus.len()).expect("validated"));
         for _ in &self.switches {
             builder.switch();
@@ -182,10 +182,10 @@ impl UserGraph {
             let to = self.number(numbers, field("to"), &link.to)?;
             if from == to {
                 let why = "the link joins the node to itself";
-                return Err(FabricError::new(field("to"), &link.to, why, "name another node"));
+                return Err(FieldError::new(field("to"), &link.to, why, "name another node"));
             }
             if let Some(before) = laid.insert([from.min(to), from.max(to)], i) {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     format!("fabric.links[{i}]"),
                     format!("{} to {}", link.from, link.to),
                     format!("`links[{before}]` joins them already"),
@@ -206,17 +206,17 @@ impl GraphTopology for UserGraph {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         let nodes = self.npus.len() + self.switches.len();
         if self.npus.len() < 2 {
             let (value, hint) = (format!("{:?}", self.npus), "name them, such as `npus: [a, b]`");
             let why = "a network joins 2 NPUs at least";
-            return Err(FabricError::new("fabric.npus", value, why, hint));
+            return Err(FieldError::new("fabric.npus", value, why, hint));
         }
         if nodes > MAX_NODES {
             let why = format!("a network of one's own has {MAX_NODES} nodes at most");
             let hint = "use a topology that is written by its sizes";
-            return Err(FabricError::new("fabric.npus", counted(nodes, "node"), why, hint));
+            return Err(FieldError::new("fabric.npus", counted(nodes, "node"), why, hint));
         }
         checks::planes(self.planes)?;
         for (i, link) in self.links.iter().enumerate() {
@@ -225,7 +225,7 @@ impl GraphTopology for UserGraph {
         if self.cables() > MAX_CABLES {
             let why = format!("a network of one's own has {MAX_CABLES} cables at most");
             let value = counted(self.cables(), "cable");
-            return Err(FabricError::new("fabric.links", value, why, "join fewer nodes"));
+            return Err(FieldError::new("fabric.links", value, why, "join fewer nodes"));
         }
         self.build().map(drop)
     }
@@ -266,14 +266,14 @@ impl GraphTopology for UserGraph {
         None
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let numbers = self.numbers()?;
         let whole = self.whole(&numbers)?;
         if let Some(stranded) = measure::unreachable(&whole) {
             let why = format!("no path leads to it from `{}`", self.npus[0]);
             let field = format!("fabric.npus[{}]", stranded.0);
             let hint = "add the link that joins the parts of the network";
-            return Err(FabricError::new(field, self.name(stranded), why, hint));
+            return Err(FieldError::new(field, self.name(stranded), why, hint));
         }
         let mut nodes = Vec::new();
         for (i, name) in self.failed_nodes.iter().enumerate() {

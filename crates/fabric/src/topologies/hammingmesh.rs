@@ -33,7 +33,7 @@
 //! port both ways, as the paper's all-reduce does. An all-to-all along a row gains from the trees,
 //! which pass boards by: there a ring promises too little.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +42,11 @@ use super::drawing::{Drawing, Picture};
 use super::global::Global;
 use super::lines::{self, Axis};
 use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::{Floor, Leaves, Rule, at_edges};
 use crate::routing::hammingmesh::Variant;
 use crate::routing::{Adaptive, HammingMeshRouting, Routing};
-use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh";
@@ -152,10 +152,10 @@ impl HammingMesh {
         (0..u64::from(self.grid[axis])).map(leaf).collect()
     }
 
-    fn check_joined(&self) -> Result<(), FabricError> {
+    fn check_joined(&self) -> Result<(), FieldError> {
         let Some(joined) = self.joined_lines else { return Ok(()) };
         let refuse = |why: String, hint: &str| {
-            Err(FabricError::new("fabric.joined_lines", joined, why, hint))
+            Err(FieldError::new("fabric.joined_lines", joined, why, hint))
         };
         if self.rows.is_some() {
             let why = "`rows` says already how many lines share a switch".to_owned();
@@ -171,15 +171,15 @@ impl HammingMesh {
         Ok(())
     }
 
-    fn too_small(&self, why: String, hint: &str) -> FabricError {
-        FabricError::new("fabric.switch_radix", self.switch_radix, why, hint)
+    fn too_small(&self, why: String, hint: &str) -> FieldError {
+        FieldError::new("fabric.switch_radix", self.switch_radix, why, hint)
     }
 
-    fn check_failed(&self) -> Result<(), FabricError> {
+    fn check_failed(&self) -> Result<(), FieldError> {
         let [x, y] = self.grid;
         let boards = u64::from(x) * u64::from(y);
         if self.failed_boards.len() as u64 >= boards {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.failed_boards",
                 counted(self.failed_boards.len(), "board"),
                 format!(
@@ -194,10 +194,10 @@ impl HammingMesh {
             let value = checks::list(&[column, row]);
             if column >= x || row >= y {
                 let hint = format!("from `[0, 0]` to `[{}, {}]`", x - 1, y - 1);
-                return Err(FabricError::new(field, value, "there is no such board", hint));
+                return Err(FieldError::new(field, value, "there is no such board", hint));
             }
             if self.failed_boards[..i].contains(&[column, row]) {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     field,
                     value,
                     "the board stands twice",
@@ -243,10 +243,10 @@ impl GraphTopology for HammingMesh {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         for (key, [one, other]) in [("board", self.board), ("grid", self.grid)] {
             if one == 0 || other == 0 {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     format!("fabric.{key}"),
                     checks::list(&[one, other]),
                     "a side is 0",
@@ -372,7 +372,7 @@ impl GraphTopology for HammingMesh {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let (numbers, npus) = self.numbers();
         let npu = |row: u32, column: u32| numbers[(row * b * x + column) as usize];
@@ -393,7 +393,7 @@ impl GraphTopology for HammingMesh {
         builder.build()
     }
 
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         if self.simulated_as().is_none() {
             return self.build();
         }
@@ -409,7 +409,7 @@ impl GraphTopology for HammingMesh {
         )
     }
 
-    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FieldError> {
         // Its rule is one of meshes and trees: a cable around a board makes a ring, and other networks have
         // circles of their own.
         if self.both().iter().any(|axis| axis.wraps() || !axis.is_ruled_by_trees()) {

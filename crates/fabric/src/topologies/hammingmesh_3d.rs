@@ -14,7 +14,7 @@
 //! wrapped by a cable. NPUs are numbered along the first dimension first. Packets go any shortest path
 //! (`routing/adaptive.rs`): north last is a rule of two dimensions.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,9 @@ use super::drawing::Drawing;
 use super::global::Global;
 use super::lines::{self, Axis};
 use super::topology::{Counts, GraphTopology, Summing};
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::{Floor, Leaves, Rule, at_edges};
-use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh_3d";
@@ -112,12 +112,12 @@ impl GraphTopology for HammingMesh3d {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         for (key, sides) in [("board", self.board), ("grid", self.grid)] {
             if sides.contains(&0) {
                 let hint = "write 1 or more for each side";
                 let value = checks::list(&sides);
-                return Err(FabricError::new(format!("fabric.{key}"), value, "a side is 0", hint));
+                return Err(FieldError::new(format!("fabric.{key}"), value, "a side is 0", hint));
             }
         }
         checks::npus("grid", [self.board, self.grid].as_flattened())?;
@@ -128,7 +128,7 @@ impl GraphTopology for HammingMesh3d {
             let lines = u64::from(self.stride(3) / self.size(dimension));
             let joined = u64::from(self.joined_lines);
             if self.grid[dimension] > 1 && (joined == 0 || !lines.is_multiple_of(joined)) {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     "fabric.joined_lines",
                     joined,
                     format!(
@@ -140,7 +140,7 @@ impl GraphTopology for HammingMesh3d {
             }
             if self.axis(dimension).is_none() {
                 let ends = 2 * u64::from(self.grid[dimension]) * joined;
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     "fabric.switch_radix",
                     self.switch_radix,
                     format!("the {ends} ends of dimension {dimension} do not fit its network"),
@@ -217,7 +217,7 @@ impl GraphTopology for HammingMesh3d {
         Drawing { smaller: Some(smaller), ..Drawing::default() }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let mut builder = Builder::new(self.stride(3));
         for (dimension, axis) in self.axes().iter().enumerate() {
             for line in 0..axis.lines {

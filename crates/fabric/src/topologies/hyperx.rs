@@ -9,6 +9,7 @@
 //! To planners its rows and its columns are fully connected, as in the direct graph. Both leave an
 //! NPU by the one cable to its router, so each has that cable's bandwidth, over all planes.
 
+use allrail_core::FieldError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ use super::hammingmesh::HammingMesh;
 use super::topology::{Counts, GraphTopology, Summing, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{HyperXRouting, Routing};
-use crate::{Dimension, FabricError, Kind};
+use crate::{Dimension, Kind};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hyperx";
@@ -72,7 +73,7 @@ impl HyperX {
     ///
     /// # Errors
     /// None for a validated `HyperX`.
-    pub fn direct(&self) -> Result<Graph, FabricError> {
+    pub fn direct(&self) -> Result<Graph, FieldError> {
         let [x, y] = self.shape;
         let mut builder = Builder::new(x * y);
         let routers: Vec<NodeId> = (0..x * y).map(|_| builder.switch()).collect();
@@ -98,9 +99,9 @@ impl GraphTopology for HyperX {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         if self.shape.contains(&0) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.shape",
                 checks::list(&self.shape),
                 "a side is 0",
@@ -159,11 +160,11 @@ impl GraphTopology for HyperX {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         self.as_costed().build()
     }
 
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         self.direct()
     }
 
@@ -171,7 +172,7 @@ impl GraphTopology for HyperX {
         Some("costed as a HammingMesh of 1 x 1 boards, simulated with direct links between routers")
     }
 
-    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FieldError> {
         or_adaptive(HyperXRouting::new(graph, self.shape), graph)
     }
 }

@@ -4,11 +4,13 @@
 //! Along an axis of one board there is nothing to switch: a copper cable leads around the board, from
 //! each line's last NPU to its first, and makes a ring of it. A line of one NPU then has no cable at all.
 
+use allrail_core::FieldError;
+
 use super::dimension::{cables, ring};
 use super::global::{Inner, Network};
 use super::topology::Counts;
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, NodeId, Wire};
-use crate::{Dimension, FabricError};
 
 /// Why networks that are no trees have no dimensions.
 pub(super) const NO_RINGS: &str =
@@ -105,7 +107,7 @@ impl Axis {
         to: &mut Builder,
         wire: Wire,
         npu: impl Fn(u64, u32) -> Option<NodeId>,
-    ) -> Result<(), FabricError> {
+    ) -> Result<(), FieldError> {
         let Some(network) = &self.network else {
             for line in (0..self.lines).filter(|_| self.wraps()) {
                 if let (Some(first), Some(last)) = (npu(line, 0), npu(line, self.along - 1)) {

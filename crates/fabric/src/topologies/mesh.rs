@@ -12,15 +12,15 @@
 //!
 //! It is no product of dimensions to planners: a line of switches is none of their kinds.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::drawing::{Drawing, Picture};
 use super::topology::{Counts, GraphTopology, Summing, grid_of};
+use crate::Dimension;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "mesh";
@@ -76,7 +76,7 @@ impl GraphTopology for Mesh {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         checks::shape(&self.shape, "a mesh", "neighbours", "for example `shape: [4, 4]`")?;
         checks::count("npus_per_switch", self.npus_per_switch, 1 << 12)?;
         checks::npus("shape", &[&self.shape[..], &[self.npus_per_switch]].concat())?;
@@ -84,7 +84,7 @@ impl GraphTopology for Mesh {
         checks::switch_radix(self.switch_radix)?;
         let ports = self.ports();
         if ports > u64::from(self.switch_radix) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.switch_radix",
                 self.switch_radix,
                 format!(
@@ -148,7 +148,7 @@ impl GraphTopology for Mesh {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let count = u32::try_from(self.switches()).expect("validated");
         let mut builder = Builder::new(count * self.npus_per_switch);
         let switches: Vec<NodeId> = (0..count).map(|_| builder.switch()).collect();

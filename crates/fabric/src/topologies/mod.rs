@@ -31,13 +31,14 @@ mod topology;
 pub mod torus;
 mod tree;
 
+use allrail_core::FieldError;
 pub use drawing::{Drawing, Picture};
 pub use entry::Entry;
 use entry::entry;
 use serde_json::Value;
 pub use topology::{Counts, GraphTopology, Summing};
 
-use crate::{Dimension, FabricError};
+use crate::Dimension;
 
 /// Every topology.
 pub const ALL: &[Entry] = &[
@@ -60,17 +61,17 @@ pub const ALL: &[Entry] = &[
 ///
 /// # Errors
 /// There is no such topology, or a key is missing, unknown or out of range.
-pub fn read(mut fabric: Value) -> Result<Box<dyn GraphTopology>, FabricError> {
+pub fn read(mut fabric: Value) -> Result<Box<dyn GraphTopology>, FieldError> {
     let tags = || ALL.iter().map(|entry| format!("`{}`", entry.tag)).collect::<Vec<_>>().join(", ");
     let tag = fabric.as_object_mut().and_then(|keys| keys.remove("topology")).unwrap_or_default();
     let name = tag.as_str().map_or_else(|| tag.to_string(), str::to_owned);
     let Some(entry) = ALL.iter().find(|entry| entry.tag == name) else {
         let hint = format!("the topologies are {}", tags());
-        return Err(FabricError::new("fabric.topology", name, "there is no such topology", hint));
+        return Err(FieldError::new("fabric.topology", name, "there is no such topology", hint));
     };
     let read = (entry.read)(fabric).map_err(|error| {
         let hint = "`allrail schema scenario` lists what each topology takes";
-        FabricError::new("fabric", name, error.to_string(), hint)
+        FieldError::new("fabric", name, error.to_string(), hint)
     })?;
     read.validate()?;
     Ok(read)
@@ -90,7 +91,7 @@ impl Planned {
     ///
     /// # Errors
     /// As [`GraphTopology::simulated`].
-    pub fn of(topology: &dyn GraphTopology) -> Result<Self, FabricError> {
+    pub fn of(topology: &dyn GraphTopology) -> Result<Self, FieldError> {
         match topology.dimensions() {
             Ok(dimensions) => Ok(Self { dimensions, counted: None }),
             Err(why) => Ok(Self { dimensions: topology.wired()?, counted: Some(why) }),

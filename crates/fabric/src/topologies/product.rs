@@ -3,9 +3,11 @@
 //! Nobody names it in a file: a fabric with `dimensions` is one. See [`Fabric::graph`] for how it is wired. Cables count as
 //! copper, and it has no price: a dimension does not say what it is made of.
 
+use allrail_core::FieldError;
+
 use super::topology::{Counts, GraphTopology};
 use crate::graph::{Graph, line_parts};
-use crate::{Dimension, Fabric, FabricError, kinds};
+use crate::{Dimension, Fabric, kinds};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ impl GraphTopology for Product {
         "dimensions"
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         self.0.validate()
     }
 
@@ -41,7 +43,7 @@ impl GraphTopology for Product {
         None
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         self.0.graph()
     }
 

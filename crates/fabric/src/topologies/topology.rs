@@ -2,13 +2,14 @@
 
 use std::any::Any;
 
+use allrail_core::FieldError;
 use serde::Serialize;
 
 use super::drawing::Drawing;
 use crate::graph::Graph;
 use crate::placement::Floor;
 use crate::routing::{Adaptive, Routing};
-use crate::{Dimension, FabricError, Wiring};
+use crate::{Dimension, Wiring};
 
 /// What a network is made of, over all planes, counted as `HammingMesh` (SC'22, Appendix) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +51,7 @@ pub(super) fn grid_of(shape: &[u32]) -> Option<[u32; 2]> {
 pub(super) fn or_adaptive(
     rule: Option<impl Routing + 'static>,
     graph: &Graph,
-) -> Result<Box<dyn Routing>, FabricError> {
+) -> Result<Box<dyn Routing>, FieldError> {
     match rule {
         Some(rule) => Ok(Box::new(rule)),
         None => Ok(Box::new(Adaptive::new(graph)?)),
@@ -76,7 +77,7 @@ pub trait GraphTopology: Any + Send + Sync {
     ///
     /// # Errors
     /// Names the first parameter that is out of range or does not fit the others, with a hint.
-    fn validate(&self) -> Result<(), FabricError>;
+    fn validate(&self) -> Result<(), FieldError>;
 
     /// What it is made of.
     fn counts(&self) -> Counts;
@@ -94,14 +95,14 @@ pub trait GraphTopology: Any + Send + Sync {
     ///
     /// # Errors
     /// What was left out has cut it in parts.
-    fn build(&self) -> Result<Graph, FabricError>;
+    fn build(&self) -> Result<Graph, FieldError>;
 
     /// One plane as network models simulate it: [`GraphTopology::build`]'s graph, unless what is simulated is
     /// not what is costed ([`GraphTopology::simulated_as`] says so then).
     ///
     /// # Errors
     /// As [`GraphTopology::build`].
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         self.build()
     }
 
@@ -125,7 +126,7 @@ pub trait GraphTopology: Any + Send + Sync {
     ///
     /// # Errors
     /// No rule fits the graph: its paths are too long, or need too many virtual channels.
-    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FieldError> {
         Ok(Box::new(Adaptive::new(graph)?))
     }
 
@@ -146,7 +147,7 @@ pub trait GraphTopology: Any + Send + Sync {
     ///
     /// # Errors
     /// As [`GraphTopology::simulated`].
-    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+    fn wired(&self) -> Result<Vec<Dimension>, FieldError> {
         Ok(vec![Dimension::over_cables(Wiring::of_npus(self.simulated()?, self.counts().planes))])
     }
 

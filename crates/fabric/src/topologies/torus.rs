@@ -19,7 +19,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use allrail_core::{Time, counted};
+use allrail_core::{FieldError, Time, counted};
 
 use super::checks;
 use super::dimension;
@@ -29,7 +29,7 @@ use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::{Floor, Leaves, Rule, at_edges};
 use crate::routing::{Routing, TorusRouting};
 use crate::wiring::Ports;
-use crate::{Dimension, FabricError, Wiring};
+use crate::{Dimension, Wiring};
 
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
@@ -104,13 +104,13 @@ impl GraphTopology for Torus {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         checks::shape(&self.shape, "a torus", "ring", "for example `shape: [32, 32]`")?;
         checks::npus("shape", &self.shape)?;
         checks::planes(self.planes)?;
         let board = checks::list(&self.board);
         if !self.board.is_empty() && self.board.len() != self.shape.len() {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.board",
                 board,
                 format!("the torus has {}", counted(self.shape.len(), "dimension")),
@@ -119,7 +119,7 @@ impl GraphTopology for Torus {
         }
         let (last, others) = self.shape.split_last().expect("two dimensions or more");
         if self.twist > 0 && (self.twist >= *last || others.contains(&2)) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.twist",
                 self.twist,
                 format!("with `shape: {}` there is no such twist", checks::list(&self.shape)),
@@ -128,7 +128,7 @@ impl GraphTopology for Torus {
         }
         for (&size, &on_board) in self.shape.iter().zip(&self.board) {
             if on_board == 0 || !size.is_multiple_of(on_board) {
-                return Err(FabricError::new(
+                return Err(FieldError::new(
                     "fabric.board",
                     board,
                     format!("boards of {on_board} do not tile a dimension of {size}"),
@@ -175,7 +175,7 @@ impl GraphTopology for Torus {
         Ok((0..self.shape.len()).rev().map(|index| self.dimension(index)).collect())
     }
 
-    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+    fn wired(&self) -> Result<Vec<Dimension>, FieldError> {
         let inside = self.dimension(self.shape.len() - 1);
         let widest = self.link.bandwidth.max(self.board_link.bandwidth);
         let wire = if self.board.iter().all(|&on_board| on_board == 1) {
@@ -231,7 +231,7 @@ impl GraphTopology for Torus {
         }
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         let npus = u32::try_from(self.npus()).expect("validated");
         let mut builder = Builder::new(npus);
         for npu in 0..npus {
@@ -262,7 +262,7 @@ impl GraphTopology for Torus {
         builder.build()
     }
 
-    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FieldError> {
         or_adaptive(TorusRouting::new(graph, &self.shape), graph)
     }
 }

@@ -14,7 +14,8 @@
 //! three, `radix / 2` leaves form a pod whose leaves each join all of its middle switches, and the
 //! uplinks of all middle switches, in order, go round the top.
 
-use crate::FabricError;
+use allrail_core::FieldError;
+
 use crate::graph::{Builder, CableKind, NodeId, Wire};
 
 /// A tree, planned but not built.
@@ -96,7 +97,7 @@ impl Tree {
     }
 
     /// Adds its switches and the cables between them; returns the leaves.
-    pub(crate) fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FabricError> {
+    pub(crate) fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FieldError> {
         let leaves: Vec<NodeId> = (0..self.leaves).map(|_| to.switch()).collect();
         match self.levels {
             1 => {}
@@ -120,7 +121,7 @@ impl Tree {
         &self,
         to: &mut Builder,
         wire: Wire,
-    ) -> Result<Vec<NodeId>, FabricError> {
+    ) -> Result<Vec<NodeId>, FieldError> {
         let leaves: Vec<NodeId> = (0..self.leaves).map(|_| to.switch()).collect();
         let spines: Vec<NodeId> = (0..self.up).map(|_| to.switch()).collect();
         round(to, &leaves, &vec![self.up; leaves.len()], &spines, wire)?;
@@ -132,7 +133,7 @@ impl Tree {
         to: &mut Builder,
         leaves: &[NodeId],
         wire: Wire,
-    ) -> Result<(), FabricError> {
+    ) -> Result<(), FieldError> {
         let half = self.radix / 2;
         let (mut middle, mut uplinks) = (Vec::new(), Vec::new());
         for pod in leaves.chunks(half as usize) {
@@ -161,7 +162,7 @@ fn round(
     uplinks: &[u64],
     upper: &[NodeId],
     wire: Wire,
-) -> Result<(), FabricError> {
+) -> Result<(), FieldError> {
     let mut turn = upper.iter().cycle();
     for (&low, &count) in lower.iter().zip(uplinks) {
         for _ in 0..count {

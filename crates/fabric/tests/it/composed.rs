@@ -1,8 +1,9 @@
 //! Composed networks: what planners see of them, where packets go, and parts that do not meet.
 
+use allrail_core::FieldError;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::topologies::{GraphTopology, Planned, read};
-use allrail_fabric::{Dimension, FabricError, Kind};
+use allrail_fabric::{Dimension, Kind};
 use serde_json::{Value, json};
 
 use crate::common::NextHops;
@@ -27,7 +28,7 @@ fn network(keys: Value) -> Box<dyn GraphTopology> {
     read(keys).expect("a valid network")
 }
 
-fn refused(keys: Value) -> FabricError {
+fn refused(keys: Value) -> FieldError {
     read(keys).err().expect("it is refused")
 }
 

@@ -1,6 +1,6 @@
 //! A user's own graph, meshes of switches, and networks of which parts have failed.
 
-use allrail_fabric::FabricError;
+use allrail_core::FieldError;
 use allrail_fabric::cost::Prices;
 use allrail_fabric::graph::{CableKind, NodeId, measure};
 use allrail_fabric::topologies::{GraphTopology, read};
@@ -10,7 +10,7 @@ fn topology(keys: Value) -> Box<dyn GraphTopology> {
     read(keys).expect("a valid topology")
 }
 
-fn refused(keys: Value) -> FabricError {
+fn refused(keys: Value) -> FieldError {
     read(keys).err().expect("it is refused")
 }
 

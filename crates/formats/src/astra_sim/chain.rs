@@ -3,8 +3,7 @@
 //! A loop says `compute`, `issue` and `wait`; the chain turns these into nodes. What it waits for is
 //! remembered until the next compute node, which then depends on it.
 
-use allrail_core::{Bytes, Rank, Time, counted};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{Bytes, FieldError, Rank, Time, counted};
 use allrail_workload::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Purpose, StepGraph, Work,
 };
@@ -54,13 +53,13 @@ pub(super) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    pub(super) fn new(file: &'a AstraSim, sizes: &[u32]) -> Result<Self, WorkloadError> {
+    pub(super) fn new(file: &'a AstraSim, sizes: &[u32]) -> Result<Self, FieldError> {
         let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
         for (field, scale) in
             [("compute_scale", file.options.compute_scale), ("comm_scale", file.options.comm_scale)]
         {
             if !scale.is_finite() || scale <= 0.0 {
-                return Err(WorkloadError::new(
+                return Err(FieldError::new(
                     format!("workload.model.astra_sim.options.{field}"),
                     scale,
                     "it is not a positive number",
@@ -69,9 +68,8 @@ impl<'a> Chain<'a> {
             }
         }
         let mut builder = Builder::default();
-        let ranks = u32::try_from(npus).map_err(|_| {
-            WorkloadError::new("fabric", npus, "too many NPUs", "use fewer than 2^32")
-        })?;
+        let ranks = u32::try_from(npus)
+            .map_err(|_| FieldError::new("fabric", npus, "too many NPUs", "use fewer than 2^32"))?;
         let actor = builder
             .actor(Actor { name: "all ranks".into(), ranks: (0..ranks).map(Rank).collect() });
         let involved = (0..file.layers.len())
@@ -110,7 +108,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Computes a layer's share of a pass.
-    pub(super) fn compute(&mut self, index: usize, of: Of) -> Result<(), WorkloadError> {
+    pub(super) fn compute(&mut self, index: usize, of: Of) -> Result<(), FieldError> {
         let layer = &self.file.layers[index];
         let time = scaled(phase(layer, of).compute_ns, self.file.options.compute_scale);
         if time > LONGEST_NS {
@@ -137,7 +135,7 @@ impl<'a> Chain<'a> {
 
     /// Starts a collective of a layer, if it has one and somebody to talk to. It is over when the
     /// update time has passed after it.
-    pub(super) fn issue(&mut self, index: usize, of: Of, turn: Turn) -> Result<(), WorkloadError> {
+    pub(super) fn issue(&mut self, index: usize, of: Of, turn: Turn) -> Result<(), FieldError> {
         self.asked[index][of as usize] = true;
         let layer = &self.file.layers[index];
         let phase = phase(layer, of);
@@ -196,8 +194,8 @@ impl<'a> Chain<'a> {
         self.pending.extend(self.over[index][of as usize]);
     }
 
-    fn out_of_range(&self, index: usize, what: &str) -> WorkloadError {
-        WorkloadError::new(
+    fn out_of_range(&self, index: usize, what: &str) -> FieldError {
+        FieldError::new(
             format!("workload.model.astra_sim.layers[{index}]"),
             &self.file.layers[index].name,
             format!("its {what}"),
@@ -249,7 +247,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Closes the graph: the next pass begins where this one's chain ends.
-    pub(super) fn finish(mut self) -> Result<StepGraph, WorkloadError> {
+    pub(super) fn finish(mut self) -> Result<StepGraph, FieldError> {
         if !self.pending.is_empty() {
             // The chain ends with a wait: what comes next is of the next pass.
             let mut after = std::mem::take(&mut self.pending);

@@ -4,11 +4,11 @@
 //!
 //! `MICRO` is the collective of the first layer's weight gradient alone, without computing.
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 use super::chain::{Chain, Of, Turn};
 
-pub(super) fn run(chain: &mut Chain<'_>) -> Result<(), WorkloadError> {
+pub(super) fn run(chain: &mut Chain<'_>) -> Result<(), FieldError> {
     for layer in 0..chain.layers() {
         chain.gate(layer);
         chain.compute(layer, Of::Forward)?;
@@ -23,6 +23,6 @@ pub(super) fn run(chain: &mut Chain<'_>) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-pub(super) fn micro(chain: &mut Chain<'_>) -> Result<(), WorkloadError> {
+pub(super) fn micro(chain: &mut Chain<'_>) -> Result<(), FieldError> {
     chain.issue(0, Of::WeightGradient, Turn::Its)
 }

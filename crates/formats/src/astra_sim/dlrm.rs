@@ -10,7 +10,7 @@
 //! all-to-all, nobody waits for the embeddings. The first layer has no input gradient to compute.
 
 use allrail_collective::Operation;
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 use super::chain::{Chain, Of, Turn};
 
@@ -18,10 +18,10 @@ pub(super) fn run(
     chain: &mut Chain<'_>,
     last_bottom: usize,
     waits: bool,
-) -> Result<(), WorkloadError> {
+) -> Result<(), FieldError> {
     let count = chain.layers();
     if last_bottom >= count {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.model.astra_sim.options.last_bottom_layer",
             last_bottom,
             format!("there is no such layer: there are {count}"),

@@ -13,8 +13,7 @@
 //! means that no dimension is the model's. SimAI counts ranks in Megatron's order (tensor fastest,
 //! then data with the experts inside, then pipeline), so that its groups follow from the sizes.
 
-use allrail_core::{counted, either};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{FieldError, counted, either};
 use allrail_workload::graph::Part;
 
 use super::file::{AstraSim, Loop, Options, Over};
@@ -46,11 +45,11 @@ pub(super) fn involved(
     file: &AstraSim,
     index: usize,
     sizes: &[u32],
-) -> Result<Involved, WorkloadError> {
+) -> Result<Involved, FieldError> {
     let policy = match (file.training_loop, file.layers[index].parallelism) {
         (Loop::HybridCustomized, Some(own)) => own,
         (Loop::HybridCustomized, None) => {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 format!("workload.model.astra_sim.layers[{index}].parallelism"),
                 "",
                 "a layer of `HYBRID_CUSTOMIZED` names its own parallelism",
@@ -73,7 +72,7 @@ pub(super) fn involved(
             transformer(&file.options, sizes)?
         }
         Loop::HybridCustomized => {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 format!("workload.model.astra_sim.layers[{index}].parallelism"),
                 "HYBRID_CUSTOMIZED",
                 "a layer's own parallelism cannot be `HYBRID_CUSTOMIZED` again",
@@ -94,10 +93,10 @@ fn parts(sizes: &[u32], from: usize, to: usize) -> Vec<Part> {
         .collect()
 }
 
-fn transformer(options: &Options, sizes: &[u32]) -> Result<Involved, WorkloadError> {
+fn transformer(options: &Options, sizes: &[u32]) -> Result<Involved, FieldError> {
     let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
     let wrong = |field: &str, value: u64, why: String| {
-        WorkloadError::new(
+        FieldError::new(
             format!("workload.model.astra_sim.options.{field}"),
             value,
             why,

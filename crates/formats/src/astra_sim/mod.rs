@@ -37,7 +37,7 @@ mod groups;
 mod model;
 mod recompute;
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 use allrail_workload::graph::StepGraph;
 use serde::Deserialize;
 
@@ -49,9 +49,9 @@ pub use file::{AstraSim, Layer, LayerPass, Loop, Options, Over};
 ///
 /// # Errors
 /// It is none.
-pub fn parse(value: &serde_json::Value) -> Result<AstraSim, WorkloadError> {
+pub fn parse(value: &serde_json::Value) -> Result<AstraSim, FieldError> {
     AstraSim::deserialize(value).map_err(|error| {
-        WorkloadError::new(
+        FieldError::new(
             "workload.model.astra_sim",
             "",
             error.to_string(),
@@ -66,7 +66,7 @@ pub fn parse(value: &serde_json::Value) -> Result<AstraSim, WorkloadError> {
 /// A group of NPUs that cuts the dimensions unevenly, a checkpoint that does not exist or is missing
 /// below a layer that needs it, a layer whose parallelism has no meaning of its own, a time or size
 /// out of range.
-pub fn build(file: &AstraSim, sizes: &[u32]) -> Result<StepGraph, WorkloadError> {
+pub fn build(file: &AstraSim, sizes: &[u32]) -> Result<StepGraph, FieldError> {
     Ok(build_and_tell(file, sizes)?.0)
 }
 
@@ -77,9 +77,9 @@ pub fn build(file: &AstraSim, sizes: &[u32]) -> Result<StepGraph, WorkloadError>
 pub fn build_and_tell(
     file: &AstraSim,
     sizes: &[u32],
-) -> Result<(StepGraph, Option<String>), WorkloadError> {
+) -> Result<(StepGraph, Option<String>), FieldError> {
     if file.layers.is_empty() {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.model.astra_sim.layers",
             0,
             "a training loop needs a layer",

@@ -9,21 +9,21 @@
 //! the weight gradient, and they communicate the first layer's, too, which the others compute and
 //! keep. `MODEL` communicates no weight gradient. Inference is the forward half alone.
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 use super::chain::{Chain, Of, Turn};
 use super::file::Loop;
 
-pub(super) fn run(chain: &mut Chain<'_>, which: Loop) -> Result<(), WorkloadError> {
+pub(super) fn run(chain: &mut Chain<'_>, which: Loop) -> Result<(), FieldError> {
     inference(chain)?;
     (0..chain.layers()).rev().try_for_each(|layer| backward(chain, layer, which))
 }
 
-pub(super) fn inference(chain: &mut Chain<'_>) -> Result<(), WorkloadError> {
+pub(super) fn inference(chain: &mut Chain<'_>) -> Result<(), FieldError> {
     (0..chain.layers()).try_for_each(|layer| forward(chain, layer))
 }
 
-pub(super) fn forward(chain: &mut Chain<'_>, layer: usize) -> Result<(), WorkloadError> {
+pub(super) fn forward(chain: &mut Chain<'_>, layer: usize) -> Result<(), FieldError> {
     chain.gate(layer);
     chain.compute(layer, Of::Forward)?;
     chain.issue(layer, Of::Forward, Turn::Its)?;
@@ -31,11 +31,7 @@ pub(super) fn forward(chain: &mut Chain<'_>, layer: usize) -> Result<(), Workloa
     Ok(())
 }
 
-pub(super) fn backward(
-    chain: &mut Chain<'_>,
-    layer: usize,
-    which: Loop,
-) -> Result<(), WorkloadError> {
+pub(super) fn backward(chain: &mut Chain<'_>, layer: usize, which: Loop) -> Result<(), FieldError> {
     let transformer = matches!(which, Loop::HybridTransformer | Loop::HybridTransformerFwdInBckwd);
     chain.compute(layer, Of::InputGradient)?;
     if layer > 0 || transformer {

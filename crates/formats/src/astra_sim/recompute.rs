@@ -5,19 +5,19 @@
 //! ends at the first layer that initiates, though: where two of them share a checkpoint, the
 //! gradients go on from the lower one, and the layers between are never done.
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 use super::chain::Chain;
 use super::file::{Loop, Options};
 use super::model::{backward, forward};
 
-pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), WorkloadError> {
+pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), FieldError> {
     let count = chain.layers();
     let marked = |field: &str, layers: &[usize]| {
         let mut marks = vec![false; count];
         for (i, layer) in layers.iter().enumerate() {
             let Some(mark) = marks.get_mut(*layer) else {
-                return Err(WorkloadError::new(
+                return Err(FieldError::new(
                     format!("workload.model.astra_sim.options.{field}[{i}]"),
                     layer,
                     format!("there is no such layer: there are {count}"),
@@ -35,7 +35,7 @@ pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), Worklo
     while let Some(mut layer) = next {
         if initiates[layer] {
             let wrong = |why: &str| {
-                WorkloadError::new(
+                FieldError::new(
                     "workload.model.astra_sim.options.checkpoint_initiates",
                     layer,
                     why,

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::{Rank, counted};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{FieldError, Rank, counted};
 use allrail_workload::graph::{Actor, ActorId, Group, GroupId};
 
 use super::groups::{Shape, everyone};
@@ -60,7 +59,7 @@ pub(super) fn groups(
     classes: &[Class],
     scaling: &Scaling,
     sizes: &[u32],
-) -> Result<Option<Groups>, WorkloadError> {
+) -> Result<Option<Groups>, FieldError> {
     let npus = scaling.ranks as usize * scaling.factor as usize;
     let mut class_of = vec![0u32; npus];
     for (i, class) in (0u32..).zip(classes) {
@@ -145,8 +144,8 @@ fn title(label: &str, shape: &Shape) -> String {
     }
 }
 
-fn stranger(label: &str, shape: &Shape, class: &Class) -> WorkloadError {
-    WorkloadError::new(
+fn stranger(label: &str, shape: &Shape, class: &Class) -> FieldError {
+    FieldError::new(
         "workload.model.trace",
         title(label, shape),
         format!("rank {} runs a collective in it and is not one of its ranks", class.ranks[0]),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 /// A mistake in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ impl TraceError {
     }
 }
 
-impl From<TraceError> for WorkloadError {
+impl From<TraceError> for FieldError {
     fn from(error: TraceError) -> Self {
         Self::new(
             "workload.model.trace",

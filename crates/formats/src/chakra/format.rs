@@ -1,7 +1,6 @@
 //! Chakra traces as `allrail import` takes them: read again, to be repeated over more NPUs.
 
-use allrail_core::counted;
-use allrail_workload::error::WorkloadError;
+use allrail_core::{FieldError, counted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +28,7 @@ impl Format for Chakra {
         &["groups", "npus", "at", "grow"]
     }
 
-    fn read(&self, asked: &Files) -> Result<Read, WorkloadError> {
+    fn read(&self, asked: &Files) -> Result<Read, FieldError> {
         let path = prefix(asked.first()?);
         let npus = asked.npus.unwrap_or(alike::of(&path)?.ranks);
         let options = Options {

@@ -12,9 +12,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allrail_core::Rank;
+use allrail_core::{FieldError, Rank};
 use allrail_workload::device::Device;
-use allrail_workload::error::WorkloadError;
 use allrail_workload::graph::{Actor, Builder, StepGraph};
 
 use super::alike;
@@ -68,12 +67,12 @@ pub struct Trace {
 /// A file that is missing, truncated or corrupt; a node without an id, of an unknown kind, or with a
 /// dependency on a node that does not exist; a cycle; groups that are unknown or name unknown ranks;
 /// collectives whose ranks disagree.
-pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
+pub fn read(prefix: &Path, options: &Options) -> Result<Trace, FieldError> {
     let alike::Files { ranks, each: files } = alike::of(prefix)?;
     let all = files.len() == ranks as usize;
     let npus: u64 = options.sizes.iter().map(|size| u64::from(*size)).product();
     let npus = u32::try_from(npus)
-        .map_err(|_| WorkloadError::new("fabric", npus, "too many NPUs", "use fewer than 2^32"))?;
+        .map_err(|_| FieldError::new("fabric", npus, "too many NPUs", "use fewer than 2^32"))?;
     let scaling = Scaling::new(prefix, ranks, npus, options.scale.as_ref())?;
     let named = options.groups.clone();
     let beside = prefix.parent().unwrap_or(Path::new("")).join("comm_group.json");
@@ -83,7 +82,7 @@ pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
         None => ProcessGroups::new(),
     };
     if let (Some(_), Some(scale)) = (&options.collectives, &options.scale) {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.model.trace.scale",
             format!("{scale:?}"),
             "a collective that is a trace of its own has as many ranks as it has",
@@ -117,7 +116,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads all files; `None` where ranks were folded that are not alike.
-    fn read(&self, fold: bool) -> Result<Option<Trace>, WorkloadError> {
+    fn read(&self, fold: bool) -> Result<Option<Trace>, FieldError> {
         let mut builder = Builder::default();
         let mut classes: Vec<Class> = Vec::new();
         let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use allrail_core::{Bytes, Rank, Time, counted, either};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{Bytes, FieldError, Rank, Time, counted, either};
 use allrail_workload::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Work,
 };
@@ -47,7 +46,7 @@ struct Importer {
 pub(super) fn build(
     files: Vec<(PathBuf, Events)>,
     npus: Option<u32>,
-) -> Result<Imported, WorkloadError> {
+) -> Result<Imported, FieldError> {
     let world_size = world_size::world_size(&files, npus)?;
     let execution = files.iter().any(|(_, events)| events.execution);
     let alike = files.len() == 1;
@@ -104,7 +103,7 @@ fn traces(
     files: Vec<(PathBuf, Events)>,
     world_size: u32,
     dropped: &mut BTreeMap<&'static str, u64>,
-) -> Result<Vec<Trace>, WorkloadError> {
+) -> Result<Vec<Trace>, FieldError> {
     let alike = files.len() == 1;
     let ranks = ranks(&files);
     let mut placed: BTreeMap<u32, String> = BTreeMap::new();

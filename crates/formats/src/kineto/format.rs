@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 
 use super::{Amount, read};
 use crate::{Files, Format, Read};
@@ -29,7 +29,7 @@ impl Format for Kineto {
         &["step", "npus"]
     }
 
-    fn read(&self, asked: &Files) -> Result<Read, WorkloadError> {
+    fn read(&self, asked: &Files) -> Result<Read, FieldError> {
         let found = read(&asked.files, asked.step, asked.npus)?;
         let account = found.account;
         let mut kept = counts(&account.kept);

@@ -41,8 +41,7 @@ mod trace;
 mod words;
 mod world_size;
 
-use allrail_core::{counted, either};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{FieldError, counted, either};
 use allrail_workload::graph::StepGraph;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,7 +81,7 @@ pub fn read(
     files: &[PathBuf],
     step: Option<u32>,
     npus: Option<u32>,
-) -> Result<Imported, WorkloadError> {
+) -> Result<Imported, FieldError> {
     let mut traces = Vec::new();
     let bounds = Bounds::of_environment()?;
     let mut kept = 0;
@@ -123,15 +122,15 @@ pub fn read(
     build::build(traces, npus)
 }
 
-fn wrong(path: &Path, why: String, hint: &str) -> WorkloadError {
-    WorkloadError::new("file", path.display(), why, hint)
+fn wrong(path: &Path, why: String, hint: &str) -> FieldError {
+    FieldError::new("file", path.display(), why, hint)
 }
 
 /// Why a communication is left out that has no kernel.
 const LOST: &str = "communications that the host called for and whose kernels are not in the trace";
 
 /// Refuses a trace whose communication, or whose kernels, are mostly not in it.
-fn whole(path: &Path, events: &mut Events) -> Result<(), WorkloadError> {
+fn whole(path: &Path, events: &mut Events) -> Result<(), FieldError> {
     if events.kernels.is_empty() && events.launched() {
         return Err(wrong(
             path,
@@ -166,7 +165,7 @@ fn whole(path: &Path, events: &mut Events) -> Result<(), WorkloadError> {
 }
 
 /// Leaves only what began within one profiler step.
-fn cut(path: &Path, events: &mut Events, step: u32) -> Result<(), WorkloadError> {
+fn cut(path: &Path, events: &mut Events, step: u32) -> Result<(), FieldError> {
     let found = events.steps.iter().find(|(number, ..)| *number == step).copied();
     let Some((_, start, end)) = found else {
         let known: Vec<String> =

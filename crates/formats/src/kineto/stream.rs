@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 use flate2::bufread::MultiGzDecoder;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -28,8 +28,8 @@ struct Distributed {
 ///
 /// # Errors
 /// It is missing, cut off, not JSON, holds no events, or more than the bounds let through.
-pub(super) fn read(path: &Path, bounds: Bounds, kept: u64) -> Result<Events, WorkloadError> {
-    let wrong = |why: String, hint: &str| WorkloadError::new("file", path.display(), why, hint);
+pub(super) fn read(path: &Path, bounds: Bounds, kept: u64) -> Result<Events, FieldError> {
+    let wrong = |why: String, hint: &str| FieldError::new("file", path.display(), why, hint);
     let open = || File::open(path).map_err(|error| wrong(error.to_string(), "is it there?"));
     let mut magic = [0u8; 2];
     let zipped = open()?.read(&mut magic).is_ok_and(|read| read == 2) && magic == [0x1f, 0x8b];

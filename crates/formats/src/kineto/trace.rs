@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use allrail_collective::Operation;
-use allrail_workload::error::WorkloadError;
+use allrail_core::FieldError;
 use allrail_workload::graph::Purpose;
 
 use super::calls::{Calls, Origin, Origins};
@@ -102,7 +102,7 @@ pub(super) fn trace(
     rank: u32,
     world_size: u32,
     events: &Events,
-) -> Result<Trace, WorkloadError> {
+) -> Result<Trace, FieldError> {
     let sizes = sizes(events);
     let mut reader = Reader { path, rank, world_size, groups: &events.groups, sizes, groupless: 0 };
     let mut items = if events.kernels.is_empty() {
@@ -136,7 +136,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn accelerator(&mut self, events: &Events) -> Result<Vec<Item>, WorkloadError> {
+    fn accelerator(&mut self, events: &Events) -> Result<Vec<Item>, FieldError> {
         let origins = Origins::new(events);
         let mut items: Vec<Item> = Vec::new();
         for (kernel, origin) in events.kernels.iter().zip(&origins.of) {
@@ -171,7 +171,7 @@ impl Reader<'_> {
     }
 
     /// A trace of a host that trains: operators compute, events of its backend communicate.
-    fn host(&mut self, events: &Events) -> Result<Vec<Item>, WorkloadError> {
+    fn host(&mut self, events: &Events) -> Result<Vec<Item>, FieldError> {
         let mut streams: BTreeMap<String, i64> = BTreeMap::new();
         let mut items = Vec::new();
         let calls = Calls::new(events.host.clone());
@@ -197,7 +197,7 @@ impl Reader<'_> {
     }
 
     /// What a kernel does whose calls on the host are `said`.
-    fn communication(&mut self, kernel: &str, said: &[Said]) -> Result<Does, WorkloadError> {
+    fn communication(&mut self, kernel: &str, said: &[Said]) -> Result<Does, FieldError> {
         let mut found: Vec<One> = Vec::new();
         let all = said.first().map_or(Purpose::Other, |said| purpose(&said.about));
         for said in said {
@@ -276,7 +276,7 @@ impl Reader<'_> {
     }
 
     /// Whom a communication is among, ascending; `None` if that is not known.
-    fn ranks(&mut self, kernel: &str, said: &Said) -> Result<Option<Vec<u32>>, WorkloadError> {
+    fn ranks(&mut self, kernel: &str, said: &Said) -> Result<Option<Vec<u32>>, FieldError> {
         let listed =
             if said.ranks.is_empty() { self.groups.get(&said.group) } else { Some(&said.ranks) };
         let mut ranks = match listed {
@@ -302,7 +302,7 @@ impl Reader<'_> {
             if said.cut {
                 return Ok(None);
             }
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 "file",
                 self.path.display(),
                 format!(

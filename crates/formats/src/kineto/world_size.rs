@@ -6,8 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allrail_core::counted;
-use allrail_workload::error::WorkloadError;
+use allrail_core::{FieldError, counted};
 
 use super::events::Events;
 use super::said::{MOST_RANKS, Said, Whom};
@@ -20,7 +19,7 @@ use super::trace::sizes;
 pub(super) fn world_size(
     traces: &[(PathBuf, Events)],
     npus: Option<u32>,
-) -> Result<u32, WorkloadError> {
+) -> Result<u32, FieldError> {
     let mut told = traces.iter().filter_map(|(path, events)| Some((path, events.world_size?)));
     let first = told.next();
     if let Some((first, world_size)) = first
@@ -38,7 +37,7 @@ pub(super) fn world_size(
     let given = u32::try_from(traces.len()).unwrap_or(u32::MAX);
     let world_size = shown.max(told.unwrap_or(1));
     let wrong =
-        |why: String| WorkloadError::new("file", given, why, "give one trace, or one of each rank");
+        |why: String| FieldError::new("file", given, why, "give one trace, or one of each rank");
     if world_size > MOST_RANKS {
         return Err(wrong(format!(
             "its groups name {world_size}",
@@ -66,8 +65,8 @@ pub(super) fn world_size(
 }
 
 /// What `npus` says, if it contradicts nothing.
-fn said(npus: u32, world_size: u32, told: Option<u32>, given: u32) -> Result<u32, WorkloadError> {
-    let wrong = |why: String, hint: &str| Err(WorkloadError::new("npus", npus, why, hint));
+fn said(npus: u32, world_size: u32, told: Option<u32>, given: u32) -> Result<u32, FieldError> {
+    let wrong = |why: String, hint: &str| Err(FieldError::new("npus", npus, why, hint));
     if npus == 0 || npus > MOST_RANKS {
         return wrong("no job has so many ranks".to_owned(), "say how many ranks it had");
     }
@@ -91,7 +90,7 @@ fn said(npus: u32, world_size: u32, told: Option<u32>, given: u32) -> Result<u32
 }
 
 /// Asks how many ranks the job of a lone trace had, where it communicates and nothing in it tells.
-fn check_told(path: &Path, events: &Events, world_size: u32) -> Result<(), WorkloadError> {
+fn check_told(path: &Path, events: &Events, world_size: u32) -> Result<(), FieldError> {
     let communicates = |said: &&Said| said.kind().is_some() && said.members() != Some(1);
     let rank = events.rank.unwrap_or(0);
     if events.said().any(|said| communicates(&said)) && (world_size == 1 || rank >= world_size) {

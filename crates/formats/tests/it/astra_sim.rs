@@ -357,7 +357,7 @@ fn updates_are_delays_and_embeddings_are_urgent() {
 #[test]
 fn what_cannot_be_run_is_said() {
     let of = |which: &str, options: &serde_json::Value| build(&one_layer(which, options), &[4, 8]);
-    let why = |result: Result<StepGraph, allrail_workload::WorkloadError>| {
+    let why = |result: Result<StepGraph, allrail_core::FieldError>| {
         let error = result.expect_err("an error");
         (error.field, error.why)
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_core::{Bytes, DimensionId, FieldError, Rank, Time};
 use allrail_formats::chakra::proto::attribute_proto::Value;
 use allrail_formats::chakra::proto::{AttributeProto, GlobalMetadata, Node as Written};
 use allrail_formats::chakra::{Options, Ranks, Scale, Trace, read, write};
@@ -14,7 +14,6 @@ use allrail_workload::device::Device;
 use allrail_workload::spec::{Compute, Precision};
 use allrail_workload::{
     Actor, ActorId, Builder, Group, Node, NodeId, Part, Pass, Peer, Purpose, StepGraph, Work,
-    WorkloadError,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -339,7 +338,7 @@ pub(crate) fn traced(
     ranks: &[Vec<Written>],
     groups: &str,
     options: &Options,
-) -> Result<Trace, WorkloadError> {
+) -> Result<Trace, FieldError> {
     let folder = Folder::new();
     put(&folder, ranks, groups);
     read(&folder.prefix(), options)

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_formats::kineto::{Imported, read};
-use allrail_workload::{NodeId, Peer, Purpose, Work, WorkloadError};
+use allrail_workload::{NodeId, Peer, Purpose, Work};
 use serde_json::{Value, json};
 
 pub(crate) struct Folder(PathBuf);
@@ -63,7 +63,7 @@ pub(crate) fn trace(rank: u32, world_size: u32, events: &[Value]) -> Vec<u8> {
     .into_bytes()
 }
 
-fn one(events: &[Value]) -> Result<Imported, WorkloadError> {
+fn one(events: &[Value]) -> Result<Imported, FieldError> {
     let folder = Folder::new();
     read(&[folder.put("rank0.json", &trace(0, 8, events))], None, None)
 }

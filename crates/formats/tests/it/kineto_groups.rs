@@ -2,8 +2,9 @@
 //! ranks a trace is of that names no groups.
 
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 use allrail_formats::kineto::{Imported, read};
-use allrail_workload::{Work, WorkloadError};
+use allrail_workload::Work;
 use serde_json::{Value, json};
 
 use crate::kineto::{Folder, kernel, trace};
@@ -39,7 +40,7 @@ fn launched(correlation: u32, at: f64, start: f64) -> [Value; 2] {
     ]
 }
 
-fn one(events: &[Value]) -> Result<Imported, WorkloadError> {
+fn one(events: &[Value]) -> Result<Imported, FieldError> {
     let folder = Folder::new();
     read(&[folder.put("rank0.json", &trace(0, 8, events))], None, None)
 }

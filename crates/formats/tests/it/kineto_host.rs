@@ -1,9 +1,9 @@
 //! What a trace's host says of its kernels, and traces of a host alone; in the forms that PyTorch has had.
 
 use allrail_collective::Operation;
-use allrail_core::Bytes;
+use allrail_core::{Bytes, FieldError};
 use allrail_formats::kineto::{Imported, read};
-use allrail_workload::{Peer, Work, WorkloadError};
+use allrail_workload::{Peer, Work};
 use serde_json::{Value, json};
 
 use crate::kineto::{Folder, kernel, trace};
@@ -26,7 +26,7 @@ fn silent(name: &str, correlation: u32, start: f64, length: f64) -> Value {
         "args": {"stream": 20, "correlation": correlation, "External id": correlation}})
 }
 
-fn one(world_size: u32, events: &[Value]) -> Result<Imported, WorkloadError> {
+fn one(world_size: u32, events: &[Value]) -> Result<Imported, FieldError> {
     let folder = Folder::new();
     read(&[folder.put("rank0.json", &trace(0, world_size, events))], None, None)
 }

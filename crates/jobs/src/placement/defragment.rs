@@ -17,8 +17,7 @@
 //!
 //! What it ignores: sharing of tapered trees, and the pause of the jobs that move.
 
-use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::FabricError;
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use allrail_fabric::placement::{Block, Boards, Floor, Request};
 
 use super::place::{Options, Placed, Placement, Shapes, place};
@@ -35,11 +34,11 @@ impl Mover {
     ///
     /// # Errors
     /// That takes more than a day.
-    pub fn new(memory: Bytes, bandwidth: Bandwidth) -> Result<Self, FabricError> {
+    pub fn new(memory: Bytes, bandwidth: Bandwidth) -> Result<Self, FieldError> {
         let day = Time::from_us(86_400_000_000);
         match bandwidth.time_for(memory).filter(|&time| time <= day) {
             Some(time) => Ok(Self { memory, time }),
-            None => Err(FabricError::new(
+            None => Err(FieldError::new(
                 "memory",
                 memory,
                 format!("moving it at {bandwidth} takes more than a day"),

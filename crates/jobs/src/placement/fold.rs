@@ -14,8 +14,7 @@
 //! So on boards of two NPUs a side every neighbour is one trace or one switch away: nothing is lost by
 //! folding. What it ignores: that two dimensions on one line share its cables; trees of two levels.
 
-use allrail_core::counted;
-use allrail_fabric::FabricError;
+use allrail_core::{FieldError, counted};
 
 /// A job's shape on the mesh.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -37,9 +36,9 @@ impl Fold {
     ///
     /// # Errors
     /// A side is 0, or no folding has whole boards.
-    pub fn new(shape: [u32; 3], board: [u32; 2]) -> Result<Self, FabricError> {
+    pub fn new(shape: [u32; 3], board: [u32; 2]) -> Result<Self, FieldError> {
         let shown = || shape.map(|side| side.to_string()).join(" x ");
-        let refuse = |why: String, hint: &str| FabricError::new("shape", shown(), why, hint);
+        let refuse = |why: String, hint: &str| FieldError::new("shape", shown(), why, hint);
         if shape.contains(&0) || board.contains(&0) {
             let why = "a side of it or of the board is 0".to_owned();
             return Err(refuse(why, "write 1 or more for each side"));

@@ -10,8 +10,7 @@
 
 use std::collections::VecDeque;
 
-use allrail_core::counted;
-use allrail_fabric::FabricError;
+use allrail_core::{FieldError, counted};
 use allrail_fabric::placement::{Choice, Floor, Request, Size, Unit};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -31,13 +30,13 @@ impl Histogram {
     ///
     /// # Errors
     /// A size is 0 or stands twice, or there are no jobs or too many.
-    pub fn new<S: Copy + Into<Size>>(rows: &[(S, u64)]) -> Result<Self, FabricError> {
+    pub fn new<S: Copy + Into<Size>>(rows: &[(S, u64)]) -> Result<Self, FieldError> {
         let mut sorted: Vec<(Size, u64)> = Vec::new();
         let mut total = 0u64;
         for (index, &(size, count)) in rows.iter().enumerate() {
             let size = size.into();
             let refuse = |key: &str, value: String, why: &str, hint: &str| {
-                FabricError::new(format!("mix[{index}].{key}"), value, why, hint)
+                FieldError::new(format!("mix[{index}].{key}"), value, why, hint)
             };
             if size.count() == 0 {
                 let (why, hint) = ("a job is not empty", "leave the row out");
@@ -60,7 +59,7 @@ impl Histogram {
             }
         }
         if sorted.is_empty() {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "mix",
                 counted(rows.len(), "size"),
                 "there is no job in it",
@@ -81,7 +80,7 @@ impl Histogram {
     ///
     /// # Errors
     /// Every size is larger than the fabric.
-    pub fn on(&self, floor: &Floor, unit: Unit) -> Result<Sizes, FabricError> {
+    pub fn on(&self, floor: &Floor, unit: Unit) -> Result<Sizes, FieldError> {
         let whole = floor.boards();
         let mut sizes = Sizes { jobs: Vec::new(), until: Vec::new(), whole, dropped: 0 };
         let mut total = 0;
@@ -105,7 +104,7 @@ impl Histogram {
         }
         if sizes.jobs.is_empty() {
             let (least, _) = self.rows[0];
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "mix",
                 least,
                 match floor.sides() {

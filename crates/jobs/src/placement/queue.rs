@@ -12,8 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
-use allrail_core::{Time, counted, either};
-use allrail_fabric::FabricError;
+use allrail_core::{FieldError, Time, counted, either};
 use allrail_fabric::placement::{Boards, Floor, Request};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -91,7 +90,7 @@ impl Queue {
         &self,
         arrivals: &[Arrival],
         observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Option<Run>, FabricError> {
+    ) -> Result<Option<Run>, FieldError> {
         self.validate(arrivals)?;
         let mut now = Now {
             queue: self,
@@ -129,14 +128,14 @@ impl Queue {
         Ok(Some(Run { jobs: jobs.collect(), busy, working }))
     }
 
-    fn validate(&self, arrivals: &[Arrival]) -> Result<(), FabricError> {
+    fn validate(&self, arrivals: &[Arrival]) -> Result<(), FieldError> {
         self.options.choice.validate()?;
         let refuse = |index: usize, key: &str, value: String, why: String, hint: &str| {
-            Err(FabricError::new(format!("trace[{index}].{key}"), value, why, hint))
+            Err(FieldError::new(format!("trace[{index}].{key}"), value, why, hint))
         };
         if arrivals.is_empty() {
             let hint = "each job has an arrival, a duration and a size";
-            return Err(FabricError::new("trace", "no jobs", "there is no job in it", hint));
+            return Err(FieldError::new("trace", "no jobs", "there is no job in it", hint));
         }
         let empty = self.floor.empty();
         let mut shapes = Shapes::new(&self.floor, self.options.choice);
@@ -267,16 +266,16 @@ pub fn arrivals(
     load: f64,
     duration: Time,
     seed: u64,
-) -> Result<Vec<Arrival>, FabricError> {
+) -> Result<Vec<Arrival>, FieldError> {
     if !(load > 0.0 && load <= 100.0) {
         let hint = "0.9 asks for nine tenths of all boards";
-        return Err(FabricError::new("load", load, "it is not above 0 and up to 100", hint));
+        return Err(FieldError::new("load", load, "it is not above 0 and up to 100", hint));
     }
     let gap = sizes.mean() * duration.as_ps() as f64 / (load * boards as f64);
     let longest = 100.0 * duration.as_ps() as f64;
     if duration == Time::ZERO || gap * f64::from(count) + longest > 1e19 {
         let why = "so many jobs of this duration cannot be counted in picoseconds";
-        return Err(FabricError::new("duration", duration, why, "such as `60 s`"));
+        return Err(FieldError::new("duration", duration, why, "such as `60 s`"));
     }
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut at = 0;

@@ -1,7 +1,8 @@
 //! Reads a fabric file as the boards that jobs are placed on.
 
+use allrail_core::FieldError;
 use allrail_fabric::placement::Floor;
-use allrail_fabric::{FabricError, topologies};
+use allrail_fabric::topologies;
 use serde_json::Value;
 
 /// Keys of every topology that name failed parts; boards are not among them.
@@ -11,11 +12,11 @@ const PARTS: [&str; 2] = ["failed_nodes", "failed_links"];
 ///
 /// # Errors
 /// It is no such mapping, or jobs cannot be placed on that topology.
-pub fn read_floor(fabric: &Value) -> Result<Floor, FabricError> {
+pub fn read_floor(fabric: &Value) -> Result<Floor, FieldError> {
     let topology = topologies::read(fabric.clone())?;
     for key in PARTS {
         if fabric.get(key).and_then(Value::as_array).is_some_and(|parts| !parts.is_empty()) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 format!("fabric.{key}"),
                 &fabric[key],
                 "jobs are placed on whole boards",
@@ -24,7 +25,7 @@ pub fn read_floor(fabric: &Value) -> Result<Floor, FabricError> {
         }
     }
     topology.floor().ok_or_else(|| {
-        FabricError::new(
+        FieldError::new(
             "fabric.topology",
             topology.tag(),
             "it has no boards to place jobs on",

@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use allrail_core::{Bytes, Time};
-use allrail_fabric::FabricError;
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_fabric::placement::{Choice, Floor, Leaves, Request, Size, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -59,10 +58,10 @@ struct Common {
 }
 
 impl Common {
-    fn read(request: Value) -> Result<(Self, Floor), FabricError> {
+    fn read(request: Value) -> Result<(Self, Floor), FieldError> {
         let read: Self = serde_json::from_value(request).map_err(|error| {
             let hint = "help(allrail.simulation.placement.place) lists what it takes";
-            FabricError::new("request", "malformed", error.to_string(), hint)
+            FieldError::new("request", "malformed", error.to_string(), hint)
         })?;
         let mut floor = read_floor(&read.fabric)?;
         floor.check_leaves(read.locality, read.leaf_boards)?;
@@ -72,7 +71,7 @@ impl Common {
         match read.leaf_boards {
             Some(0) => {
                 let why = "a leaf switch has 1 board at least";
-                return Err(FabricError::new("leaf_boards", 0, why, "for example `16`"));
+                return Err(FieldError::new("leaf_boards", 0, why, "for example `16`"));
             }
             Some(each) => floor.leaves = Leaves::of(floor.rows(), floor.columns(), each),
             None => {}
@@ -146,7 +145,7 @@ fn count(leaves: &[u32]) -> u32 {
 pub fn place_mixes(
     request: Value,
     observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<Option<Value>, FabricError> {
+) -> Result<Option<Value>, FieldError> {
     let (read, floor) = Common::read(request)?;
     let mover = match read.memory {
         Some(memory) => Some(Mover::new(memory, floor.board_bandwidth)?),
@@ -206,7 +205,7 @@ pub fn place_mixes(
 pub fn run_queue(
     request: Value,
     observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<Option<Value>, FabricError> {
+) -> Result<Option<Value>, FieldError> {
     let (read, floor) = Common::read(request)?;
     let jobs = if read.mix.is_empty() {
         let job = |(index, &(at, duration, size)): (usize, &(Time, Time, Size))| {
@@ -215,13 +214,13 @@ pub fn run_queue(
             let asks = floor.request(size, read.unit).unwrap_or(Request::Boards(u32::MAX));
             Ok(Arrival { at, duration, asks })
         };
-        read.trace.iter().enumerate().map(job).collect::<Result<Vec<_>, FabricError>>()?
+        read.trace.iter().enumerate().map(job).collect::<Result<Vec<_>, FieldError>>()?
     } else {
         let sizes = Histogram::new(&read.mix)?.on(&floor, read.unit)?;
         let count = u32::try_from(read.count).ok().filter(|count| (1..=10_000_000).contains(count));
         let Some(count) = count else {
             let why = "it is not a number of jobs that can be run";
-            return Err(FabricError::new("jobs", read.count, why, "from 1 to 10000000"));
+            return Err(FieldError::new("jobs", read.count, why, "from 1 to 10000000"));
         };
         arrivals(&sizes, floor.boards(), count, read.load, read.duration, read.seed)?
     };

@@ -6,8 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use allrail_core::{counted, either};
-use allrail_fabric::FabricError;
+use allrail_core::{FieldError, counted, either};
 use allrail_fabric::placement::{Block, Boards, Floor, Request, Unit};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -102,7 +101,7 @@ impl Study {
     pub fn run(
         &self,
         observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Option<Found>, FabricError> {
+    ) -> Result<Option<Found>, FieldError> {
         self.validate()?;
         let sizes = self.histogram.on(&self.floor, self.unit)?;
         let dropped = sizes.dropped;
@@ -141,15 +140,15 @@ impl Study {
         Ok(map.map(|map| Found { mixes: found, map, dropped }))
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         self.options.choice.validate()?;
         if self.count == 0 || self.count > 1_000_000 {
             let why = if self.count == 0 { "there is nothing to place" } else { "it is too many" };
-            return Err(FabricError::new("count", self.count, why, "from 1 to 1000000 mixes"));
+            return Err(FieldError::new("count", self.count, why, "from 1 to 1000000 mixes"));
         }
         let working = self.floor.boards() - self.floor.failed.len() as u64;
         if self.failed >= working {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "failed",
                 self.failed,
                 format!(

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 
+use allrail_core::FieldError;
 use allrail_fabric::topologies::{self, hammingmesh::HammingMesh};
 use allrail_simulate::SimulateError;
 use allrail_simulate::traffic::result::Distribution;
@@ -26,11 +27,8 @@ pub fn place(
         return Ok(place_mixes(request, observe)?);
     };
     let shown = run.as_str().map_or_else(|| run.to_string(), str::to_owned);
-    let refuse = |why: String, hint: &str| SimulateError::Field {
-        field: "run".to_owned(),
-        value: shown.clone(),
-        why,
-        hint: hint.to_owned(),
+    let refuse = |why: String, hint: &str| {
+        SimulateError::Field(FieldError::new("run", shown.clone(), why, hint))
     };
     let work: Work = serde_json::from_value(run).map_err(|_| {
         refuse("jobs cannot run that".to_owned(), "run `all_reduce` or `all_to_all`")

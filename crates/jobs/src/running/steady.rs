@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use allrail_core::FieldError;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::hammingmesh::HammingMesh;
@@ -224,12 +225,11 @@ fn above_leaves(graph: &Graph, weights: &[Weights], rates: &[f64]) -> f64 {
 }
 
 fn astray(to: u32, npu: u32) -> SimulateError {
-    SimulateError::Field {
-        field: "run".to_owned(),
-        value: format!("a message to NPU {to}"),
-        why: format!("its shortest path crosses NPU {npu}, which is not its job's"),
-        hint: "a tree of three levels may be longer than a way over a board of another job: take \
-               larger switches"
-            .to_owned(),
-    }
+    SimulateError::Field(FieldError::new(
+        "run",
+        format!("a message to NPU {to}"),
+        format!("its shortest path crosses NPU {npu}, which is not its job's"),
+        "a tree of three levels may be longer than a way over a board of another job: take \
+               larger switches",
+    ))
 }

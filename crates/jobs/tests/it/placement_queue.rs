@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::FabricError;
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use allrail_fabric::placement::{Floor, Unit};
 use allrail_jobs::placement::{
     Arrival, Histogram, Mover, Options, Placement, Queue, Ran, Run, arrivals, defragment, place,
@@ -17,7 +16,7 @@ fn mesh(side: u32) -> Floor {
     .expect("a mesh")
 }
 
-fn run(floor: Floor, backfill: bool, jobs: &[(u64, u64, u32)]) -> Result<Run, FabricError> {
+fn run(floor: Floor, backfill: bool, jobs: &[(u64, u64, u32)]) -> Result<Run, FieldError> {
     let jobs: Vec<Arrival> = jobs
         .iter()
         .map(|&(at, duration, boards)| Arrival {

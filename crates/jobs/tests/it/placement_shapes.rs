@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use allrail_core::{Bandwidth, Bytes};
-use allrail_fabric::FabricError;
+use allrail_core::{Bandwidth, Bytes, FieldError};
 use allrail_fabric::placement::{Choice, Floor, Request, Shape};
 use allrail_jobs::placement::{
     Mover, Options, defragment, place, place_mixes, read_floor, run_queue,
@@ -93,7 +92,7 @@ fn jobs_that_move_keep_their_shapes() {
     assert!(moved > 0, "none of these cases moves a job");
 }
 
-fn placed(mix: &Value, more: &Value) -> Result<Value, FabricError> {
+fn placed(mix: &Value, more: &Value) -> Result<Value, FieldError> {
     let mut request = json!({ "fabric": { "topology": "hammingmesh", "board": [2, 4],
                                           "grid": [4, 4] }, "mix": mix, "count": 3 });
     for (key, value) in more.as_object().expect("keys") {

@@ -63,8 +63,7 @@ pub mod transport;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allrail_core::{Bytes, Time};
-use allrail_fabric::FabricError;
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::{Hop, Routing};
 use rand::SeedableRng;
@@ -141,7 +140,7 @@ impl Packets {
         routing: Box<dyn Routing>,
         settings: &Settings,
         seed: u64,
-    ) -> Result<Self, FabricError> {
+    ) -> Result<Self, FieldError> {
         settings.validate(routing.channels())?;
         let channels = usize::from(routing.channels().max(1));
         let (speeds, links) = state::links(&graph, settings);

@@ -1,7 +1,6 @@
 //! What can be set in the network model `packets`, and what of it is refused.
 
-use allrail_core::{Bytes, Time};
-use allrail_fabric::FabricError;
+use allrail_core::{Bytes, FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,9 +65,9 @@ impl Settings {
     /// # Errors
     /// Names the first that is out of range, with a hint. A packet that does not fit its channel's
     /// share of a buffer could never be sent.
-    pub fn validate(&self, channels: u8) -> Result<(), FabricError> {
+    pub fn validate(&self, channels: u8) -> Result<(), FieldError> {
         let refuse = |field: &str, value: String, why: String, hint: String| {
-            Err(FabricError { field: format!("network_model.{field}"), value, why, hint })
+            Err(FieldError { field: format!("network_model.{field}"), value, why, hint })
         };
         let (packet, flit) = (self.packet().count(), self.flit.count());
         if packet == 0 || packet > LARGEST_PACKET {

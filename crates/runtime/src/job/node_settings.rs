@@ -2,7 +2,7 @@
 
 use allrail_collective::Algorithm;
 use allrail_collective::algorithm::{self, OwnPrograms};
-use allrail_core::{Bytes, counted, either};
+use allrail_core::{Bytes, FieldError, counted, either};
 use allrail_fabric::Dimension;
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_schedule::{Algorithms, Order, chunk, queue};
@@ -226,7 +226,7 @@ fn check_algorithms(
 /// The same about the key of the file.
 fn as_in_the_file(error: RuntimeError) -> RuntimeError {
     match error {
-        RuntimeError::Setting { field, value, why, hint } if field == "send_ahead" => {
+        RuntimeError::Setting(FieldError { field, value, why, hint }) if field == "send_ahead" => {
             RuntimeError::setting("schedule.send_ahead", value, why, hint)
         }
         other => other,

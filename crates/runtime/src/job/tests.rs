@@ -1,4 +1,5 @@
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 use serde_json::json;
 
 use allrail_collective::CollectivePlan;
@@ -44,7 +45,7 @@ fn plan_of(sizes: &[u32], megabytes: u64) -> CollectivePlan {
 
 fn refused(job: &Job, here: Here) -> (String, String) {
     match job.settings(here) {
-        Err(RuntimeError::Setting { field, why, hint, .. }) => {
+        Err(RuntimeError::Setting(FieldError { field, why, hint, .. })) => {
             assert!(!hint.is_empty(), "{field}");
             (field, why)
         }

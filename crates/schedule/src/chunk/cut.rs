@@ -14,7 +14,7 @@
 
 use allrail_collective::plan::divide;
 use allrail_collective::{CollectiveError, Operation};
-use allrail_core::{Bytes, counted, either};
+use allrail_core::{Bytes, FieldError, counted, either};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -75,17 +75,18 @@ impl Parameters {
         let chunk = brought / u64::from(chunks);
         let count = brought.div_ceil(chunk);
         if count > u64::from(MAX_CHUNKS) {
-            return Err(CollectiveError::Field {
-                field: "schedule.chunks",
-                value: chunks.to_string(),
-                why: format!(
+            return Err(FieldError::new(
+                "schedule.chunks",
+                chunks,
+                format!(
                     "cut so, {brought} {make} {count}",
                     brought = counted(brought, "byte"),
                     make = either(&brought, "makes", "make"),
                     count = counted(count, "chunk")
                 ),
-                hint: "64 is the usual number".to_owned(),
-            });
+                "64 is the usual number",
+            )
+            .into());
         }
         let mut parts = vec![Bytes::new(chunk * unit); usize::try_from(count).expect("few chunks")];
         if self.cut == Cut::Rest

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use allrail_core::FieldError;
+
 use super::{ALL, ChunkScheduler};
 use crate::error::ScheduleError;
 
@@ -31,12 +33,12 @@ impl Plugins {
         all.find(|scheduler| scheduler.tag() == name).ok_or_else(|| {
             let all = ALL.iter().copied().chain(plugins());
             let known: Vec<String> = all.map(|s| format!("`{}`", s.tag())).collect();
-            ScheduleError::Field {
-                field: "schedule.policy".to_owned(),
-                value: name.to_owned(),
-                why: "it is not a chunk scheduler".to_owned(),
-                hint: format!("use one of {}", known.join(", ")),
-            }
+            ScheduleError::Field(FieldError::new(
+                "schedule.policy",
+                name,
+                "it is not a chunk scheduler",
+                format!("use one of {}", known.join(", ")),
+            ))
         })
     }
 }

@@ -19,7 +19,7 @@ mod smallest_first;
 mod strict;
 
 use allrail_collective::{Operation, StageRef};
-use allrail_core::Bytes;
+use allrail_core::{Bytes, FieldError};
 
 pub use astra_sim::AstraSim;
 pub use fifo::Fifo;
@@ -173,12 +173,12 @@ pub static ALL: &[&dyn QueuePolicy] = &[
 pub fn named(name: &str) -> Result<Order, ScheduleError> {
     ALL.iter().copied().find(|policy| policy.tag() == name).map(Order).ok_or_else(|| {
         let known: Vec<String> = ALL.iter().map(|policy| format!("`{}`", policy.tag())).collect();
-        ScheduleError::Field {
-            field: "schedule.order".to_owned(),
-            value: name.to_owned(),
-            why: "it is not an order".to_owned(),
-            hint: format!("use one of {}", known.join(", ")),
-        }
+        ScheduleError::Field(FieldError::new(
+            "schedule.order",
+            name,
+            "it is not an order",
+            format!("use one of {}", known.join(", ")),
+        ))
     })
 }
 

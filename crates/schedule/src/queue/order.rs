@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use allrail_core::FieldError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -82,7 +83,7 @@ impl<'de> Deserialize<'de> for Order {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<str>::deserialize(deserializer)?;
         named(&name).map_err(|error| match error {
-            ScheduleError::Field { value, why, hint, .. } => {
+            ScheduleError::Field(FieldError { value, why, hint, .. }) => {
                 D::Error::custom(format!("`{value}`: {why}; {hint}"))
             }
             other => D::Error::custom(other),

@@ -1,6 +1,6 @@
 //! The key `schedule.tensor`: a policy and its parameters, checked.
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -208,13 +208,8 @@ impl Default for TensorParameters {
     }
 }
 
-fn wrong(key: &str, value: &impl ToString, why: String, hint: &str) -> ScheduleError {
-    ScheduleError::Field {
-        field: format!("schedule.tensor.{key}"),
-        value: value.to_string(),
-        why,
-        hint: hint.to_owned(),
-    }
+fn wrong(key: &str, value: impl std::fmt::Display, why: String, hint: &str) -> ScheduleError {
+    ScheduleError::Field(FieldError::new(format!("schedule.tensor.{key}"), value, why, hint))
 }
 
 impl TensorParameters {
@@ -265,11 +260,11 @@ impl TensorParameters {
         let zero = Some(Bytes::new(0));
         if self.partition == zero {
             let why = "a partition must hold a byte at least".to_owned();
-            return Err(wrong("partition", &"0 B", why, "for example `4 MiB`"));
+            return Err(wrong("partition", "0 B", why, "for example `4 MiB`"));
         }
         if self.credit == zero {
             let why = "without credit nothing is ever sent".to_owned();
-            return Err(wrong("credit", &"0 B", why, "for example `16 MiB`"));
+            return Err(wrong("credit", "0 B", why, "for example `16 MiB`"));
         }
         let hour = Time::from_us(3_600_000_000);
         for (key, value) in [
@@ -279,36 +274,36 @@ impl TensorParameters {
         ] {
             if value > hour {
                 let why = "it is longer than an hour".to_owned();
-                return Err(wrong(key, &value, why, "for example `1 ms`"));
+                return Err(wrong(key, value, why, "for example `1 ms`"));
             }
         }
         let Some(servers) = &self.servers else { return Ok(()) };
         if self.exchange == Exchange::AllReduce {
             let why = "an all-reduce has no servers".to_owned();
-            return Err(wrong("servers", &"", why, "add `exchange: parameter_server`"));
+            return Err(wrong("servers", "", why, "add `exchange: parameter_server`"));
         }
         if self.backup_workers > 0 && !servers.synchronous {
             let why = "servers that do not wait for all workers wait for none".to_owned();
             let hint = "leave it out, or `servers: {synchronous: true}`";
-            return Err(wrong("backup_workers", &self.backup_workers, why, hint));
+            return Err(wrong("backup_workers", self.backup_workers, why, hint));
         }
         if let Some(count @ (0 | 65_537..)) = servers.count {
             let why = "there are between 1 and 65,536 servers".to_owned();
-            return Err(wrong("servers.count", &count, why, "leave it out for one a worker"));
+            return Err(wrong("servers.count", count, why, "leave it out for one a worker"));
         }
         if servers.placement == PartitionPlacement::Byteps && !servers.colocated {
             let why = "BytePS has a server on every worker's machine".to_owned();
             let hint = "leave out `colocated`, or the placement";
-            return Err(wrong("servers.placement", &"byteps", why, hint));
+            return Err(wrong("servers.placement", "byteps", why, hint));
         }
         let own = !servers.colocated || servers.placement == PartitionPlacement::Byteps;
         if let (Some(bandwidth), false) = (servers.bandwidth, own) {
             let why = "co-located servers share the workers' links".to_owned();
-            return Err(wrong("servers.bandwidth", &bandwidth, why, "add `colocated: false`"));
+            return Err(wrong("servers.bandwidth", bandwidth, why, "add `colocated: false`"));
         }
         if let (Some(sum), LocalSum::Npus) = (servers.host_sum, servers.local) {
             let why = "the NPUs of a machine sum among themselves".to_owned();
-            return Err(wrong("servers.host_sum", &sum, why, "add `local: host`"));
+            return Err(wrong("servers.host_sum", sum, why, "add `local: host`"));
         }
         Ok(())
     }

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use allrail_core::FieldError;
+
 use super::{ALL, TensorPolicy};
 use crate::error::ScheduleError;
 
@@ -41,12 +43,12 @@ pub(super) fn unknown<'a>(
     known: impl Iterator<Item = &'a dyn TensorPolicy>,
 ) -> ScheduleError {
     let known: Vec<String> = known.map(|one| format!("`{}`", one.tag())).collect();
-    ScheduleError::Field {
-        field: "schedule.tensor.policy".to_owned(),
-        value: name.to_owned(),
-        why: "it is not a tensor scheduler".to_owned(),
-        hint: format!("use one of {}", known.join(", ")),
-    }
+    ScheduleError::Field(FieldError::new(
+        "schedule.tensor.policy",
+        name,
+        "it is not a tensor scheduler",
+        format!("use one of {}", known.join(", ")),
+    ))
 }
 
 impl fmt::Debug for TensorPlugins {

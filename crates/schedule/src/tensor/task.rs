@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::{Bytes, counted};
+use allrail_core::{Bytes, FieldError, counted};
 
 use super::{Leg, Piece, Tensor};
 use crate::error::ScheduleError;
@@ -165,15 +165,16 @@ impl CommTask {
         let largest = tensors.iter().map(|tensor| tensor.bytes.count()).max().unwrap_or(0);
         let partitions = largest.div_ceil(size.count());
         if partitions > MAX_PARTITIONS {
-            return Err(ScheduleError::Field {
-                field: "schedule.tensor.partition".to_owned(),
-                value: size.to_string(),
-                why: format!(
+            return Err(FieldError::new(
+                "schedule.tensor.partition",
+                size,
+                format!(
                     "the largest tensor would have {partitions}",
                     partitions = counted(partitions, "partition")
                 ),
-                hint: format!("at most {MAX_PARTITIONS}; the default is `4 MiB`"),
-            });
+                format!("at most {MAX_PARTITIONS}; the default is `4 MiB`"),
+            )
+            .into());
         }
         let task = |(index, tensor)| Self::new(index, tensor, Cut::Size(size));
         Ok((0..).zip(tensors).map(task).collect())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use allrail_collective::{Operation, Stage};
+use allrail_core::FieldError;
 use allrail_schedule::chunk::{self, Plugins, Problem};
 use allrail_schedule::{ChunkScheduler, Request, ScheduleError, plan};
 
@@ -62,7 +63,7 @@ fn one_of_the_crates_own_goes_before_it() {
 #[test]
 fn an_unknown_name_is_told_them_all() {
     let error = plan(&asked("twins", "twin", 1)).expect_err("there is none");
-    let ScheduleError::Field { field, hint, .. } = error else { panic!("{error}") };
+    let ScheduleError::Field(FieldError { field, hint, .. }) = error else { panic!("{error}") };
     assert_eq!(field, "schedule.policy");
     assert!(hint.contains("`themis`") && hint.contains("`twin`"), "{hint}");
 }

@@ -1,6 +1,6 @@
 //! What is wrong with `schedule.tensor` is said with field, value and hint.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_schedule::ScheduleError;
 use allrail_schedule::tensor::{ALL, MAX_PARTITIONS, Tensor, TensorParameters, named};
 
@@ -8,7 +8,7 @@ fn refused(text: &str) -> (String, String, String) {
     let parameters: TensorParameters = serde_json::from_str(text).expect("of the right form");
     let tensors = [Tensor { bytes: Bytes::new(1 << 30), place: 0, group: None }];
     match parameters.scheduler(&tensors).err() {
-        Some(ScheduleError::Field { field, value, why, hint }) => {
+        Some(ScheduleError::Field(FieldError { field, value, why, hint })) => {
             assert!(!hint.is_empty(), "{field}: no hint");
             (field, value, why)
         }

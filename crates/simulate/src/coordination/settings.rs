@@ -1,7 +1,7 @@
 //! The key `schedule.coordination` of a scenario: a policy and its settings.
 
 use allrail_coordinate::{self as coordinate, CoordinationPolicy, NONE, Settings};
-use allrail_core::{Time, counted, either};
+use allrail_core::{FieldError, Time, counted, either};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -58,7 +58,7 @@ fn wrong(
 ) -> SimulateError {
     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let field = format!("schedule.coordination.{key}");
-    SimulateError::Field { field, value, why: why.into(), hint: hint.into() }
+    SimulateError::Field(FieldError::new(field, value, why, hint))
 }
 
 impl Coordination {
@@ -81,12 +81,13 @@ impl Coordination {
     /// A key that the policy does not read, a value out of range, a group with an unknown tensor.
     pub fn read(tree: &Value, names: &[String]) -> Result<Self, SimulateError> {
         let Value::Object(keys) = tree else {
-            return Err(SimulateError::Field {
-                field: "schedule.coordination".to_owned(),
-                value: tree.to_string(),
-                why: "it is not a mapping".to_owned(),
-                hint: "for example `coordination: {policy: cached, cycle: 1 ms}`".to_owned(),
-            });
+            return Err(FieldError::new(
+                "schedule.coordination",
+                tree,
+                "it is not a mapping",
+                "for example `coordination: {policy: cached, cycle: 1 ms}`",
+            )
+            .into());
         };
         let name = match keys.get("policy") {
             Some(Value::String(name)) => name.as_str(),

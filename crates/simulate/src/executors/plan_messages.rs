@@ -13,7 +13,7 @@ use allrail_collective::program::{Combine, Receive};
 use allrail_collective::{
     CollectivePlan, Dataflow, Operation, Pace, Pattern, Program, Stage, StageRef,
 };
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_core::{Bandwidth, Bytes, DimensionId, FieldError, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Dimension, Fabric};
@@ -166,15 +166,16 @@ fn planned(
     for (stages, port) in plan.dimension_order.iter().zip(ports) {
         let kept = &mut planned[*port as usize];
         if !kept.is_empty() && !stages.is_empty() {
-            return Err(SimulateError::Field {
-                field: "schedule.order".to_owned(),
-                value: "planned".to_owned(),
-                why: format!(
+            return Err(FieldError::new(
+                "schedule.order",
+                "planned",
+                format!(
                     "a group takes two parts of {}, which have an order each",
                     DimensionId(*port).name()
                 ),
-                hint: "use `smallest_first`, or `network_model: dims`".to_owned(),
-            });
+                "use `smallest_first`, or `network_model: dims`",
+            )
+            .into());
         }
         kept.extend(stages);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use allrail_collective::algorithm::Own;
 use allrail_collective::program::{Blocks, Combine, Send, Waits};
 use allrail_collective::{CollectivePlan, Dataflow, Operation, Program, Stage};
+use allrail_core::FieldError;
 use allrail_fabric::Kind;
 
 use crate::SimulateError;
@@ -101,5 +102,5 @@ fn block_by_block(program: &Program) -> Program {
 }
 
 pub(super) fn too_large(field: String, value: String, why: String) -> SimulateError {
-    SimulateError::Field { field, value, why, hint: "use `network_model: dims`".to_owned() }
+    SimulateError::Field(FieldError::new(field, value, why, "use `network_model: dims`"))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allrail_fabric::FabricError;
+use allrail_core::FieldError;
 use allrail_network::Packets;
 use allrail_network::packets::{Settings, Statistics};
 use allrail_workload::StepGraph;
@@ -46,7 +46,7 @@ impl GraphNetwork for Packets {
 }
 
 /// The network does not know under which key its settings stand.
-fn in_packets(mut error: FabricError) -> FabricError {
+fn in_packets(mut error: FieldError) -> FieldError {
     if let Some(key) = error.field.strip_prefix("network_model.") {
         error.field = format!("packets.{key}");
     }

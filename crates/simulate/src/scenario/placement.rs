@@ -1,6 +1,6 @@
 //! On which NPUs a job's ranks are: the key `placement`.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use allrail_fabric::graph::NodeId;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -37,11 +37,8 @@ impl Placement {
     /// # Errors
     /// More ranks than NPUs; a list that names one twice, or one that does not exist.
     pub fn places(&self, ranks: u32, npus: u32, seed: u64) -> Result<Vec<NodeId>, SimulateError> {
-        let wrong = |value: String, why: String, hint: &str| SimulateError::Field {
-            field: "placement".to_owned(),
-            value,
-            why,
-            hint: hint.to_owned(),
+        let wrong = |value: String, why: String, hint: &str| {
+            SimulateError::Field(FieldError::new("placement", value, why, hint))
         };
         if ranks > npus {
             let why = format!("the fabric has {npus}", npus = counted(npus, "NPU"));

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::{Rank, counted};
+use allrail_core::{FieldError, Rank, counted};
 use allrail_workload::{ActorId, Group, GroupId, Peer, StepGraph};
 
 use crate::SimulateError;
@@ -82,11 +82,13 @@ impl Players {
                     players.weights.push(u32::try_from(stands_for).expect("fewer than 2^32 ranks"));
                 }
                 let player = u32::try_from(players.actors.len() - 1).expect("few players");
-                let wrong = |why: String| SimulateError::Field {
-                    field: "workload".to_owned(),
-                    value: actor.name.clone(),
-                    why,
-                    hint: format!("the fabric has the ranks 0 to {}", npus.saturating_sub(1)),
+                let wrong = |why: String| {
+                    SimulateError::Field(FieldError::new(
+                        "workload",
+                        actor.name.clone(),
+                        why,
+                        format!("the fabric has the ranks 0 to {}", npus.saturating_sub(1)),
+                    ))
                 };
                 let Some(slot) = players.of_rank.get_mut(rank.index()) else {
                     return Err(wrong(format!("it has rank {}, which the fabric has not", rank.0)));
@@ -110,12 +112,13 @@ impl Players {
         id: GroupId,
         group: &Group,
     ) -> Result<(), SimulateError> {
-        let wrong = |why: String| SimulateError::Field {
-            field: "workload.parallelism.map".to_owned(),
-            value: group.name.clone(),
-            why,
-            hint: "a group is made of dimensions of the fabric, or of parts that divide them"
-                .to_owned(),
+        let wrong = |why: String| {
+            SimulateError::Field(FieldError::new(
+                "workload.parallelism.map",
+                group.name.clone(),
+                why,
+                "a group is made of dimensions of the fabric, or of parts that divide them",
+            ))
         };
         for part in &group.parts {
             let Some(size) = self.sizes.get(part.dimension.index()) else {

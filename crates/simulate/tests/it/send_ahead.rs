@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::common::*;
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::{ActiveChunks, Order, queue};
 use allrail_simulate::TrainingScenario;
@@ -243,7 +243,9 @@ fn parameter_servers_refuse_it() {
     assert!(again.is_ok(), "{again:?}");
     scenario["schedule"]["send_ahead"] = json!("64 KiB");
     let error = TrainingScenario::from_json(&scenario.to_string()).expect_err("refused");
-    assert!(matches!(&error, SimulateError::Field { field, .. } if field == "schedule.send_ahead"));
+    assert!(
+        matches!(&error, SimulateError::Field(FieldError { field, .. }) if field == "schedule.send_ahead")
+    );
 }
 
 fn any_bytes() -> impl Strategy<Value = u64> {

@@ -21,11 +21,11 @@ mod power_sgd;
 mod top_k;
 
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Cost;
-use crate::error::WorkloadError;
 
 /// One gradient.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub struct Known {
     pub about: &'static str,
     /// The parameters that it reads.
     parameters: &'static [&'static str],
-    make: fn(&CompressionSpec) -> Result<Box<dyn Compression>, WorkloadError>,
+    make: fn(&CompressionSpec) -> Result<Box<dyn Compression>, FieldError>,
 }
 
 /// Every compression.
@@ -117,7 +117,7 @@ impl CompressionSpec {
     ///
     /// # Errors
     /// There is no such kind, it does not read a parameter that is given, or one is out of range.
-    pub fn compression(&self) -> Result<Box<dyn Compression>, WorkloadError> {
+    pub fn compression(&self) -> Result<Box<dyn Compression>, FieldError> {
         let Some(known) = ALL.iter().find(|known| known.tag == self.kind) else {
             let tags: Vec<&str> = ALL.iter().map(|known| known.tag).collect();
             let hint = format!("one of {}", tags.join(", "));
@@ -134,8 +134,8 @@ impl CompressionSpec {
     }
 }
 
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.compression.{field}"), value, why, hint)
+fn wrong(field: &str, value: impl std::fmt::Display, why: &str, hint: &str) -> FieldError {
+    FieldError::new(format!("workload.compression.{field}"), value, why, hint)
 }
 
 /// A cost of bytes alone.

@@ -12,10 +12,10 @@
 //! | after | P Qᵀ: 2 n m r FLOPs, writes n · m · v, reads it and writes n · m · w |
 
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 
 use super::{Compression, CompressionSpec, Exchange, Gradient, Known, Travel, wrong};
 use crate::device::Cost;
-use crate::error::WorkloadError;
 
 pub(super) const KNOWN: Known = Known {
     tag: "power_sgd",
@@ -24,7 +24,7 @@ pub(super) const KNOWN: Known = Known {
     make,
 };
 
-fn make(spec: &CompressionSpec) -> Result<Box<dyn Compression>, WorkloadError> {
+fn make(spec: &CompressionSpec) -> Result<Box<dyn Compression>, FieldError> {
     let rank = spec.rank.unwrap_or(4);
     if rank == 0 {
         let hint = "1 or more: 1, 2 and 4 are usual";

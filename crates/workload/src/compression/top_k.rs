@@ -13,9 +13,9 @@
 //! | after | the buffer is read, a gradient of zeros written, R · k of its numbers read and written, and copied to where it belongs: 3 n · w |
 
 use allrail_collective::Operation;
+use allrail_core::FieldError;
 
 use super::{Compression, CompressionSpec, Exchange, Gradient, Known, Travel, memory, wrong};
-use crate::error::WorkloadError;
 
 const WORD: u64 = 4;
 
@@ -26,7 +26,7 @@ pub(super) const KNOWN: Known = Known {
     make,
 };
 
-fn make(spec: &CompressionSpec) -> Result<Box<dyn Compression>, WorkloadError> {
+fn make(spec: &CompressionSpec) -> Result<Box<dyn Compression>, FieldError> {
     let share = spec.share.unwrap_or(0.01);
     if !(share > 0.0 && share <= 1.0) {
         let hint = "above 0 and at most 1; 0.01 sends one number in a hundred";

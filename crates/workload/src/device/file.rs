@@ -3,12 +3,11 @@
 //! Every number is of the device alone, never of a run: peaks as published, parts of them as measured
 //! with single kernels. A preset's `source` says where each comes from.
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::flop_rate::FlopRate;
-use crate::error::WorkloadError;
 use crate::kernels::{AttentionKind, Format};
 
 /// The version that is read.
@@ -201,9 +200,9 @@ impl DeviceFile {
     ///
     /// # Errors
     /// Which one cannot, under `field`.
-    pub fn check(&self, field: &str) -> Result<(), WorkloadError> {
+    pub fn check(&self, field: &str) -> Result<(), FieldError> {
         let wrong = |key: &str, value: String, why: &str, hint: &str| {
-            Err(WorkloadError::new(format!("{field}.{key}"), value, why, hint))
+            Err(FieldError::new(format!("{field}.{key}"), value, why, hint))
         };
         if self.schema_version != SCHEMA_VERSION {
             let hint = format!("this allrail reads version {SCHEMA_VERSION}; measure it anew");

@@ -16,7 +16,7 @@ pub mod file;
 pub mod flop_rate;
 pub mod presets;
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -26,7 +26,6 @@ pub use file::DeviceFile;
 pub use flop_rate::FlopRate;
 pub use presets::{PRESETS, preset};
 
-use crate::error::WorkloadError;
 use crate::kernels::{AttentionKind, Format, Kernel, KernelModel, Part, PassTimes, Recipe};
 use crate::spec::{Compute, Precision};
 
@@ -94,8 +93,8 @@ pub struct Device {
     kernels: Option<KernelModel>,
 }
 
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.compute.{field}"), value, why, hint)
+fn wrong(field: &str, value: impl std::fmt::Display, why: &str, hint: &str) -> FieldError {
+    FieldError::new(format!("workload.compute.{field}"), value, why, hint)
 }
 
 /// What one pass over a layer costs, before it is a time.
@@ -113,7 +112,7 @@ impl Device {
     /// # Errors
     /// A device that is not known or cannot be, a peak that is none, a factor out of range, a recipe or a kind
     /// of attention that the device has not.
-    pub fn new(compute: &Compute, precision: Precision) -> Result<Self, WorkloadError> {
+    pub fn new(compute: &Compute, precision: Precision) -> Result<Self, FieldError> {
         let file = match &compute.device {
             None => None,
             Some(DeviceChoice::Tag(tag)) => Some(known(tag)?),
@@ -142,7 +141,7 @@ impl Device {
             let why = format!("`{}` has no products of {} bits", file.name, 8.0 * format.bytes());
             return Err(if compute.recipe == Recipe::Plain {
                 let hint = "take bf16, or a device that has them";
-                WorkloadError::new("workload.precision", precision.tag(), why, hint)
+                FieldError::new("workload.precision", precision.tag(), why, hint)
             } else {
                 let hint = "`plain`, or a device that has them";
                 wrong("recipe", compute.recipe.tag(), &why, hint)
@@ -237,7 +236,7 @@ fn kernels(
     file: &DeviceFile,
     compute: &Compute,
     precision: Precision,
-) -> Result<Option<KernelModel>, WorkloadError> {
+) -> Result<Option<KernelModel>, FieldError> {
     let recipe = compute.recipe;
     let Some(rates) = file.kernels.clone() else {
         if let Some(kind) = compute.attention {
@@ -264,7 +263,7 @@ fn kernels(
     Ok(Some(KernelModel { peak, memory_bandwidth, rates, precision, recipe, attention, launch }))
 }
 
-fn known(tag: &str) -> Result<&'static DeviceFile, WorkloadError> {
+fn known(tag: &str) -> Result<&'static DeviceFile, FieldError> {
     preset(tag).ok_or_else(|| {
         let known: Vec<&str> = PRESETS.iter().map(|device| device.name.as_str()).collect();
         let hint = format!(
@@ -294,7 +293,7 @@ pub fn scaled(nominal: Time, factor: f64) -> Time {
 mod tests {
     use super::*;
 
-    fn of(compute: &Compute) -> Result<Device, WorkloadError> {
+    fn of(compute: &Compute) -> Result<Device, FieldError> {
         Device::new(compute, Precision::Fp16)
     }
 

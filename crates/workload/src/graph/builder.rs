@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use allrail_core::FieldError;
+
 use super::{
     Actor, ActorId, CLOSES, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId,
     OPENS, Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work, in_order,
 };
-use crate::error::WorkloadError;
 
 /// Makes a [`StepGraph`].
 #[derive(Debug, Default)]
@@ -272,7 +273,7 @@ impl Builder {
     /// A dependency on a node that does not exist; a cycle (printed); a group that names no actor
     /// or one that does not exist; collectives of a group's actors that differ in number, operation
     /// or size (named); sends without receives.
-    pub fn finish(mut self) -> Result<StepGraph, WorkloadError> {
+    pub fn finish(mut self) -> Result<StepGraph, FieldError> {
         if self.starts.is_empty() {
             self.starts.push(0);
         }

@@ -4,13 +4,13 @@
 //! takes on the device and the start of each launch. `allrail calibrate device` fits a file to them, so that what
 //! is fitted and what is simulated are one model.
 
+use allrail_core::FieldError;
 use serde::Deserialize;
 
 use super::attention::{Attention, AttentionKind};
 use super::recipe::{Format, Recipe};
 use super::{KernelModel, Launch, Part, Run};
 use crate::device::file::{DeviceFile, KernelRates};
-use crate::error::WorkloadError;
 use crate::spec::Precision;
 
 /// A kernel that was measured alone.
@@ -54,11 +54,11 @@ pub enum Single {
 ///
 /// # Errors
 /// The file cannot be right, or says nothing of kernels.
-pub fn seconds(file: &DeviceFile, kernels: &[Single]) -> Result<Vec<f64>, WorkloadError> {
+pub fn seconds(file: &DeviceFile, kernels: &[Single]) -> Result<Vec<f64>, FieldError> {
     file.check("device")?;
     let Some(rates) = &file.kernels else {
         let why = "it says nothing of kernels";
-        return Err(WorkloadError::new("device.kernels", "", why, "add what they reach"));
+        return Err(FieldError::new("device.kernels", "", why, "add what they reach"));
     };
     Ok(kernels.iter().map(|kernel| alone(file, rates, *kernel)).collect())
 }

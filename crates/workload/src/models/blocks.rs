@@ -21,19 +21,18 @@
 //! An index of tokens (DeepSeek-V3.2) has a products' worth of its own: q·H·D + h·(D + H) parameters with H heads of
 //! D, 2·s²·H·D FLOPs; attention then sees `tokens` at most.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
 use super::sizes::Sizes;
 use super::transformer::{ExpertsSpec, Head, TransformerSpec};
-use crate::error::WorkloadError;
 
 impl TransformerSpec {
     /// Its layers, for samples of `sequence` tokens or as many as it says itself.
     ///
     /// # Errors
     /// A size that is missing, zero, too large, or does not divide.
-    pub fn model(&self, name: &str, sequence: Option<u32>) -> Result<ModelLayers, WorkloadError> {
+    pub fn model(&self, name: &str, sequence: Option<u32>) -> Result<ModelLayers, FieldError> {
         let sizes = self.sizes(sequence)?;
         let beside = sizes.of_the_decoder();
         let mut layers = vec![sizes.embedding()];

@@ -8,11 +8,11 @@
 //!
 //! Ignored: uneven tables, the indices' own all-to-all, duplicates among the rows.
 
+use allrail_core::FieldError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{Cut, Flops, Layer, ModelLayers};
-use crate::error::WorkloadError;
 
 /// The sizes of a DLRM.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -46,9 +46,9 @@ impl DlrmSpec {
     ///
     /// # Errors
     /// A size of zero or beyond a million million, an empty MLP.
-    pub fn model(&self, name: &str) -> Result<ModelLayers, WorkloadError> {
+    pub fn model(&self, name: &str) -> Result<ModelLayers, FieldError> {
         let wrong = |field: &str, value: u64, why: &str, hint: &str| {
-            WorkloadError::new(format!("workload.model.dlrm.{field}"), value, why, hint)
+            FieldError::new(format!("workload.model.dlrm.{field}"), value, why, hint)
         };
         let sizes = [("tables", self.tables, 1 << 20), ("rows", self.rows, 1 << 40)];
         let more = [("width", self.width, 1 << 14), ("lookups", self.lookups, 1 << 20)];

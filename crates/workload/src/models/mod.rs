@@ -23,14 +23,15 @@ pub use layer::{Cut, Experts, Layer, ModelLayers};
 pub use shapes::{ConvolutionSpec, DenseSpec, EmbeddingSpec, LayerSpec, LstmSpec};
 pub use transformer::TransformerSpec;
 
-use crate::error::WorkloadError;
+use allrail_core::FieldError;
+
 use crate::spec::{Model, Workload};
 
 /// The layers of a workload's model.
 ///
 /// # Errors
 /// A size that is missing or out of range; a model that says its own step graph.
-pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
+pub fn model(workload: &Workload) -> Result<ModelLayers, FieldError> {
     let (name, tokens) = (workload.name.as_str(), workload.sequence_length);
     let transformer = match &workload.model {
         Model::Layers(specs) => return shapes::model(name, specs),
@@ -46,7 +47,7 @@ pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
             return Ok(layers);
         }
         Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 "workload.model",
                 path,
                 "it says its own step graph and has no layers",

@@ -11,12 +11,11 @@
 //! normalisation reads and writes its output once more. Element-wise functions are taken as fused. A
 //! recurrent layer reads its weights at every step.
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{Cut, Flops, Layer, ModelLayers};
-use crate::error::WorkloadError;
 
 /// A layer of a file, or several that repeat.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -138,8 +137,8 @@ pub struct EmbeddingSpec {
 }
 
 /// A number too large for a `u64`.
-fn too_large(name: &str) -> WorkloadError {
-    WorkloadError::new(
+fn too_large(name: &str) -> FieldError {
+    FieldError::new(
         "workload.model.layers",
         name,
         "its FLOPs, parameters or elements overflow",
@@ -147,7 +146,7 @@ fn too_large(name: &str) -> WorkloadError {
     )
 }
 
-fn product(name: &str, factors: impl IntoIterator<Item = u64>) -> Result<u64, WorkloadError> {
+fn product(name: &str, factors: impl IntoIterator<Item = u64>) -> Result<u64, FieldError> {
     factors
         .into_iter()
         .try_fold(1u64, u64::checked_mul)
@@ -160,11 +159,11 @@ fn product(name: &str, factors: impl IntoIterator<Item = u64>) -> Result<u64, Wo
 ///
 /// # Errors
 /// A layer with no shape or two, a size of zero, an empty list, numbers that overflow.
-pub fn model(name: &str, specs: &[LayerSpec]) -> Result<ModelLayers, WorkloadError> {
+pub fn model(name: &str, specs: &[LayerSpec]) -> Result<ModelLayers, FieldError> {
     let mut model = ModelLayers { name: name.to_owned(), ..ModelLayers::default() };
     expand(specs, "", "workload.model.layers", 0, &mut model.layers)?;
     if model.layers.is_empty() {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             "workload.model.layers",
             "[]",
             "a model has at least one layer",
@@ -196,10 +195,10 @@ fn expand(
     field: &str,
     depth: u32,
     layers: &mut Vec<Layer>,
-) -> Result<(), WorkloadError> {
+) -> Result<(), FieldError> {
     for (i, spec) in specs.iter().enumerate() {
         let at = format!("{field}[{i}]");
-        let wrong = |why: &str, hint: &str| WorkloadError::new(&at, &spec.name, why, hint);
+        let wrong = |why: &str, hint: &str| FieldError::new(&at, &spec.name, why, hint);
         let shapes = [
             spec.convolution.is_some(),
             spec.dense.is_some(),
@@ -217,7 +216,7 @@ fn expand(
         }
         let repeat = spec.repeat.unwrap_or(1);
         if repeat == 0 {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 format!("{at}.repeat"),
                 0,
                 "it repeats no time",
@@ -248,7 +247,7 @@ fn expand(
 }
 
 impl LayerSpec {
-    fn layer(&self, name: String, at: &str) -> Result<Layer, WorkloadError> {
+    fn layer(&self, name: String, at: &str) -> Result<Layer, FieldError> {
         let shape = self.shape(&name, at)?;
         let mut layer = Layer { name, ..shape };
         if let Some(halo) = self.halo {
@@ -260,7 +259,7 @@ impl LayerSpec {
             (Some(forward), Some(backward)) => Some((forward, backward)),
             (None, None) => None,
             _ => {
-                return Err(WorkloadError::new(
+                return Err(FieldError::new(
                     at,
                     &layer.name,
                     "of measured times both are needed",
@@ -271,7 +270,7 @@ impl LayerSpec {
         Ok(layer)
     }
 
-    fn shape(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn shape(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         match (&self.convolution, &self.dense, &self.lstm, &self.embedding) {
             (Some(shape), ..) => shape.layer(name, at),
             (_, Some(shape), ..) => shape.layer(name, at),
@@ -281,11 +280,11 @@ impl LayerSpec {
         }
     }
 
-    fn by_number(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn by_number(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         let (flops, output) = (self.flops.unwrap_or(0), self.output.unwrap_or(0));
         let factor = self.backward_factor.unwrap_or(2.0);
         if !(0.0..=100.0).contains(&factor) {
-            return Err(WorkloadError::new(
+            return Err(FieldError::new(
                 format!("{at}.backward_factor"),
                 factor,
                 "it is no ratio",
@@ -310,9 +309,9 @@ impl LayerSpec {
     }
 }
 
-fn not_zero(name: &str, at: &str, what: &str, sizes: &[u64]) -> Result<(), WorkloadError> {
+fn not_zero(name: &str, at: &str, what: &str, sizes: &[u64]) -> Result<(), FieldError> {
     if sizes.contains(&0) {
-        return Err(WorkloadError::new(
+        return Err(FieldError::new(
             format!("{at}.{what}"),
             name,
             "a size is zero",
@@ -323,7 +322,7 @@ fn not_zero(name: &str, at: &str, what: &str, sizes: &[u64]) -> Result<(), Workl
 }
 
 impl DenseSpec {
-    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         not_zero(name, at, "dense", &[self.inputs, self.outputs, self.positions])?;
         let input = product(name, [self.inputs, self.positions])?;
         let output = product(name, [self.outputs, self.positions])?;
@@ -343,7 +342,7 @@ impl DenseSpec {
 }
 
 impl LstmSpec {
-    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         not_zero(name, at, "lstm", &[self.inputs, self.hidden, self.steps, self.directions])?;
         let gates = product(
             name,
@@ -367,7 +366,7 @@ impl LstmSpec {
 }
 
 impl EmbeddingSpec {
-    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         not_zero(name, at, "embedding", &[self.rows, self.width, self.lookups])?;
         let output = product(name, [self.width, self.lookups])?;
         Ok(Layer {
@@ -382,9 +381,9 @@ impl EmbeddingSpec {
 }
 
 impl ConvolutionSpec {
-    fn layer(&self, name: &str, at: &str) -> Result<Layer, WorkloadError> {
+    fn layer(&self, name: &str, at: &str) -> Result<Layer, FieldError> {
         let field = format!("{at}.convolution");
-        let wrong = |why: &str, hint: &str| WorkloadError::new(&field, name, why, hint);
+        let wrong = |why: &str, hint: &str| FieldError::new(&field, name, why, hint);
         let sizes = self.kernel.iter().chain(&self.channels).chain(&self.output);
         if sizes.chain(self.input.iter().flatten()).any(|size| *size == 0) || self.groups == 0 {
             return Err(wrong("a size is zero", "sizes are at least 1"));

@@ -1,12 +1,11 @@
 //! The sizes of a transformer after defaults, and whether they can be meant.
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::transformer::{Head, TransformerSpec};
-use crate::error::WorkloadError;
 
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
+fn wrong(field: &str, value: impl std::fmt::Display, why: &str, hint: &str) -> FieldError {
+    FieldError::new(format!("workload.model.{field}"), value, why, hint)
 }
 
 /// 2^63: `magnitude` counts every sum more than twice, and four times such a sum fits a `u64`.
@@ -32,7 +31,7 @@ impl TransformerSpec {
     ///
     /// # Errors
     /// A size that is missing, zero, too large, or does not divide.
-    pub(super) fn sizes(&self, sequence: Option<u32>) -> Result<Sizes<'_>, WorkloadError> {
+    pub(super) fn sizes(&self, sequence: Option<u32>) -> Result<Sizes<'_>, FieldError> {
         let count = u64::from(self.layers) + u64::from(self.decoder_layers);
         let tokens = sequence.map_or(self.sequence_length, u64::from);
         self.check_needed(count, tokens)?;
@@ -62,7 +61,7 @@ impl TransformerSpec {
     }
 
     /// Sizes that are at least 1.
-    fn check_needed(&self, count: u64, tokens: u64) -> Result<(), WorkloadError> {
+    fn check_needed(&self, count: u64, tokens: u64) -> Result<(), FieldError> {
         let all = [
             ("layers", count, 1 << 14),
             ("hidden", self.hidden, 1 << 20),
@@ -90,7 +89,7 @@ impl TransformerSpec {
     }
 
     /// Sizes that may be 0.
-    fn check_optional(&self) -> Result<(), WorkloadError> {
+    fn check_optional(&self) -> Result<(), FieldError> {
         let latent = self.latent.map_or([0; 3], |l| [l.query.unwrap_or(0), l.key_value, l.rotary]);
         let index =
             self.latent.and_then(|l| l.index).map_or([0; 3], |i| [i.heads, i.size, i.tokens]);
@@ -122,7 +121,7 @@ impl TransformerSpec {
     }
 
     /// Heads divide what is cut among them.
-    fn check_heads(&self, kv_heads: u64) -> Result<(), WorkloadError> {
+    fn check_heads(&self, kv_heads: u64) -> Result<(), FieldError> {
         if !self.heads.is_multiple_of(kv_heads) {
             let hint = "each head of keys and values serves as many query heads";
             return Err(wrong("kv_heads", kv_heads, "it does not divide `heads`", hint));
@@ -140,7 +139,7 @@ impl TransformerSpec {
         Ok(())
     }
 
-    fn check_experts(&self) -> Result<(), WorkloadError> {
+    fn check_experts(&self) -> Result<(), FieldError> {
         let Some(experts) = self.experts else { return Ok(()) };
         let top_k = experts.top_k.unwrap_or(1);
         if experts.count == 0 || experts.count > 1 << 16 {
@@ -157,7 +156,7 @@ impl TransformerSpec {
                 let why = "an expert has room for some tokens, and for all at most";
                 let hint = format!("above 0, at most {all}");
                 let field = "workload.parallelism.capacity_factor";
-                return Err(WorkloadError::new(field, room, why, hint));
+                return Err(FieldError::new(field, room, why, hint));
             }
         }
         if experts.every == Some(0) {
@@ -167,7 +166,7 @@ impl TransformerSpec {
     }
 
     /// What cannot be in one block, or in one model.
-    fn check_blocks(&self) -> Result<(), WorkloadError> {
+    fn check_blocks(&self) -> Result<(), FieldError> {
         if self.next_tokens > 0 && (self.head != Head::Language || self.decoder_layers > 0) {
             let why = "it follows a decoder with a head of words";
             return Err(wrong("next_tokens", self.next_tokens, why, "leave it out"));

@@ -7,9 +7,9 @@
 //!
 //! What is said twice must agree: nothing is dropped in silence.
 
-use allrail_core::{counted, either};
+use allrail_core::{FieldError, counted, either};
 
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::spec::Workload;
 
 /// The sizes of a step's batches.
@@ -26,11 +26,7 @@ impl Batches {
     ///
     /// # Errors
     /// None is given, one is zero, one does not divide another, two contradict each other.
-    pub(super) fn new(
-        workload: &Workload,
-        replicas: u32,
-        stages: u32,
-    ) -> Result<Self, WorkloadError> {
+    pub(super) fn new(workload: &Workload, replicas: u32, stages: u32) -> Result<Self, FieldError> {
         let parallelism = &workload.parallelism;
         for (field, value) in [
             ("global_batch", workload.global_batch),
@@ -66,7 +62,7 @@ impl Batches {
         global: Option<u32>,
         own: Option<u32>,
         replicas: u32,
-    ) -> Result<u32, WorkloadError> {
+    ) -> Result<u32, FieldError> {
         Ok(match (global, own) {
             (None, None) => {
                 return Err(wrong(
@@ -110,7 +106,7 @@ impl Batches {
         micro: Option<u32>,
         count: Option<u32>,
         stages: u32,
-    ) -> Result<u32, WorkloadError> {
+    ) -> Result<u32, FieldError> {
         Ok(match (micro, count) {
             (None, count) => count.unwrap_or(stages),
             (Some(micro), count) => {

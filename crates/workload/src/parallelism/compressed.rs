@@ -12,13 +12,13 @@
 //! as a bucket of firsts must not wait for a second that waits for them.
 
 use allrail_collective::Operation;
-use allrail_core::{Time, counted};
+use allrail_core::{FieldError, Time, counted};
 
 use super::emit::{Emitter, Span};
 use super::plan::Plan;
 use crate::compression::{Compression, Exchange, Gradient, Travel};
 use crate::device::{self, Cost};
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{Node, NodeId, Pass, Purpose, Work};
 use crate::models::Layer;
 use crate::spec::Workload;
@@ -112,7 +112,7 @@ impl Emitter<'_> {
 }
 
 /// Whether replicas may train apart.
-pub(super) fn check_apart(workload: &Workload) -> Result<(), WorkloadError> {
+pub(super) fn check_apart(workload: &Workload) -> Result<(), FieldError> {
     let every = workload.every;
     if every == 0 {
         return Err(wrong("every", 0, "it is zero", "1 exchanges gradients in each iteration"));
@@ -137,9 +137,7 @@ pub(super) fn check_apart(workload: &Workload) -> Result<(), WorkloadError> {
 }
 
 /// What makes gradients smaller.
-pub(super) fn compression(
-    workload: &Workload,
-) -> Result<Option<Box<dyn Compression>>, WorkloadError> {
+pub(super) fn compression(workload: &Workload) -> Result<Option<Box<dyn Compression>>, FieldError> {
     let Some(spec) = &workload.compression else { return Ok(None) };
     if workload.parallelism.zero > 0 {
         let why = "with ZeRO gradients are scattered, and what is compressed is summed whole";

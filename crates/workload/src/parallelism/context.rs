@@ -21,11 +21,11 @@
 //! Ignored: attention that takes longer in blocks than at once, buffers of blocks on their way.
 
 use allrail_collective::Operation::{AllGather, ReduceScatter};
-use allrail_core::{Bytes, Time, counted};
+use allrail_core::{Bytes, FieldError, Time, counted};
 
 use super::emit::{Emitter, Span};
 use super::plan::{Plan, Times};
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{Node, NodeId, Pass, Peer, Purpose, Work};
 use crate::models::{Cut, Layer};
 use crate::spec::{Axis, Context};
@@ -40,7 +40,7 @@ pub(super) struct Computing {
 
 impl Plan<'_> {
     /// Whether the model's tokens can be cut so.
-    pub(super) fn cuts_tokens(&self) -> Result<(), WorkloadError> {
+    pub(super) fn cuts_tokens(&self) -> Result<(), FieldError> {
         let (cp, context) = (self.degree(Axis::Cp), self.workload.parallelism.context);
         if cp == 1 {
             if context != Context::default() {

@@ -1,15 +1,15 @@
 //! How long each layer takes: from a device's kernels, a roofline or measured times.
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 
 use super::plan::{Plan, Times};
 use crate::device::{self, Cost};
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::kernels::{Part, PassTimes};
 use crate::models::{Cut, Layer};
 
 impl Plan<'_> {
-    pub(super) fn times(&self) -> Result<Vec<Times>, WorkloadError> {
+    pub(super) fn times(&self) -> Result<Vec<Times>, FieldError> {
         let given = &self.workload.compute;
         let layers = &self.model.layers;
         let costs: Vec<[Cost; 3]> = layers.iter().map(|layer| self.costs(layer)).collect();

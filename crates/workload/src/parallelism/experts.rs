@@ -13,11 +13,11 @@
 //!   the innermost dimension.
 
 use allrail_collective::Operation::AllToAll;
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::emit::{Emitter, Span};
 use super::plan::Plan;
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::Layer;
 use crate::spec::Axis;
@@ -33,7 +33,7 @@ pub(super) enum Journey {
 
 impl Plan<'_> {
     /// Whether what is said of experts goes together.
-    pub(super) fn experts_go_together(&self) -> Result<(), WorkloadError> {
+    pub(super) fn experts_go_together(&self) -> Result<(), FieldError> {
         let parallelism = &self.workload.parallelism;
         let experts = self.model.layers.iter().any(|layer| layer.experts.is_some());
         if let Some(factor) = parallelism.capacity_factor.filter(|_| !experts) {

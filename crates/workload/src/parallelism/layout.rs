@@ -7,9 +7,8 @@
 //! communicates most often, gets the dimensions with the most bandwidth, and data parallelism the
 //! rest.
 
-use allrail_core::{DimensionId, Rank, counted};
+use allrail_core::{DimensionId, FieldError, Rank, counted};
 
-use crate::error::WorkloadError;
 use crate::graph::Part;
 use crate::spec::{Axis, Parallelism, Place};
 
@@ -21,8 +20,8 @@ pub struct Layout {
     parts: [Vec<Part>; 6],
 }
 
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.parallelism.{field}"), value, why, hint)
+fn wrong(field: &str, value: impl std::fmt::Display, why: &str, hint: &str) -> FieldError {
+    FieldError::new(format!("workload.parallelism.{field}"), value, why, hint)
 }
 
 /// A factor of a dimension: coordinates that differ by multiples of `from` below `to`.
@@ -39,7 +38,7 @@ impl Layout {
     /// # Errors
     /// Degrees whose product is not the number of NPUs, places that overlap, do not divide their
     /// dimension or do not have the size of their degree.
-    pub fn new(parallelism: &Parallelism, sizes: &[u32]) -> Result<Self, WorkloadError> {
+    pub fn new(parallelism: &Parallelism, sizes: &[u32]) -> Result<Self, FieldError> {
         let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
         let mut factors: Vec<Vec<Factor>> = vec![Vec::new(); sizes.len()];
         let mut parts: [Vec<Part>; 6] = Default::default();
@@ -196,7 +195,7 @@ fn degrees(
     parallelism: &Parallelism,
     parts: &[Vec<Part>; 6],
     npus: u64,
-) -> Result<[u32; 6], WorkloadError> {
+) -> Result<[u32; 6], FieldError> {
     let given = [
         Some(parallelism.tp),
         Some(parallelism.cp),
@@ -260,7 +259,7 @@ fn said(parallelism: &Parallelism) -> String {
 }
 
 /// (dimension, from, to) of a place.
-fn read(axis: Axis, place: &Place, sizes: &[u32]) -> Result<(u32, u32, u32), WorkloadError> {
+fn read(axis: Axis, place: &Place, sizes: &[u32]) -> Result<(u32, u32, u32), FieldError> {
     let field = format!("map.{}", axis.tag());
     let fail = |value: &str, why: &str| {
         let hint = "a dimension from 0, or a factor of one: of 64, \"1[0:8]\" is the inner 8 and \
@@ -302,7 +301,7 @@ fn read(axis: Axis, place: &Place, sizes: &[u32]) -> Result<(u32, u32, u32), Wor
 }
 
 /// What the places leave over, innermost first.
-fn free(factors: Vec<Vec<Factor>>, sizes: &[u32]) -> Result<Vec<Part>, WorkloadError> {
+fn free(factors: Vec<Vec<Factor>>, sizes: &[u32]) -> Result<Vec<Part>, FieldError> {
     let mut free = Vec::new();
     for ((mut factors, size), dimension) in factors.into_iter().zip(sizes).zip(0u32..) {
         factors.sort_unstable_by_key(|factor| factor.from);

@@ -43,7 +43,6 @@ pub mod split;
 mod tables;
 mod unflushed;
 
-use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 use crate::memory::{self, Memory};
 use crate::models::ModelLayers;
@@ -51,7 +50,7 @@ use crate::perturbation::{Perturbation, SlowNowAndThen};
 use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
 use crate::throughput::StepWork;
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use emit::Emitter;
 use gradients::Pending;
 use passes::Handed;
@@ -97,11 +96,7 @@ impl Built {
     ///
     /// # Errors
     /// What disturbs the workload is not what it should be.
-    pub fn with_stragglers(
-        self,
-        workload: &Workload,
-        sizes: &[u32],
-    ) -> Result<Self, WorkloadError> {
+    pub fn with_stragglers(self, workload: &Workload, sizes: &[u32]) -> Result<Self, FieldError> {
         crate::perturbation::check(workload, sizes)?;
         let (graph, (slow, slow_now_and_then)) =
             split::stragglers(self.graph, &workload.stragglers, sizes)?;
@@ -123,7 +118,7 @@ impl Built {
 /// # Errors
 /// The layout does not fit the NPUs or the model; it does not fit the memory and must; a model that
 /// is read elsewhere.
-pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError> {
+pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, FieldError> {
     crate::perturbation::check(workload, sizes)?;
     let plan = planner::plan(workload, sizes)?;
     let orders = plan.pipeline.orders();
@@ -150,18 +145,18 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
 ///
 /// # Errors
 /// As for [`build`], but that it may not fit.
-pub fn memory_of(workload: &Workload, sizes: &[u32]) -> Result<Memory, WorkloadError> {
+pub fn memory_of(workload: &Workload, sizes: &[u32]) -> Result<Memory, FieldError> {
     crate::perturbation::check(workload, sizes)?;
     let plan = planner::plan(workload, sizes)?;
     Ok(memory::estimate(&plan, &plan.pipeline.orders()))
 }
 
 /// Refuses what does not fit and must.
-fn fits(workload: &Workload, memory: &Memory) -> Result<(), WorkloadError> {
+fn fits(workload: &Workload, memory: &Memory) -> Result<(), FieldError> {
     if !workload.compute.must_fit || memory.fits() != Some(false) {
         return Ok(());
     }
-    Err(WorkloadError::new(
+    Err(FieldError::new(
         "workload.compute.must_fit",
         true,
         memory.words(),
@@ -170,7 +165,7 @@ fn fits(workload: &Workload, memory: &Memory) -> Result<(), WorkloadError> {
 }
 
 /// The nodes, in an order in which everything follows what it waits for.
-fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadError> {
+fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, FieldError> {
     let mut emitter = Emitter::new(plan);
     let (mut handed, mut pending) = (Handed::default(), Pending::default());
     let mut next = vec![0usize; orders.len()];

@@ -26,9 +26,10 @@
 //! (m + p − 1)(f + b); of `zero_bubble`, with b of the inputs and w of the weights, (p − 1)(f + b − w); of what is
 //! never flushed, 0: a step of m microbatches takes m(f + b) of the slowest stage.
 
+use allrail_core::FieldError;
+
 use super::dual_pipe;
 use super::slot::{Slot, Turn};
-use crate::error::WorkloadError;
 use crate::spec::PipelineSchedule;
 
 /// What is run, in numbers.
@@ -61,10 +62,10 @@ impl Pipeline {
     ///
     /// # Errors
     /// Microbatches that a schedule cannot take.
-    pub fn check(&self) -> Result<(), WorkloadError> {
+    pub fn check(&self) -> Result<(), FieldError> {
         let (p, m) = (self.positions, self.microbatches);
         let fail = |field: &str, value: u32, why: &str, hint: String| {
-            Err(WorkloadError::new(format!("workload.parallelism.{field}"), value, why, hint))
+            Err(FieldError::new(format!("workload.parallelism.{field}"), value, why, hint))
         };
         match self.schedule {
             PipelineSchedule::Interleaved if p > 1 && !m.is_multiple_of(p) => fail(

@@ -9,12 +9,13 @@
 
 use std::ops::Range;
 
+use allrail_core::FieldError;
+
 use super::emit::Emitter;
 use super::gradients::Pending;
 use super::passes::Handed;
 use super::planner;
 use super::slot::{Slot, Turn};
-use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 use crate::spec::Workload;
 use crate::throughput::StepWork;
@@ -55,7 +56,7 @@ pub struct PassNodes {
 ///
 /// # Errors
 /// As for [`super::build`], but that it may not fit.
-pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, WorkloadError> {
+pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, FieldError> {
     crate::perturbation::check(workload, sizes)?;
     let plan = planner::plan(workload, sizes)?;
     let orders = plan.pipeline.orders();

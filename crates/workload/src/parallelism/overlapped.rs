@@ -17,12 +17,12 @@
 //!
 //! Ignored: that parts of a product take longer than the whole.
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 
 use super::context::{Computing, part, parts};
 use super::emit::{Emitter, Span};
 use super::plan::{Plan, Times};
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{NodeId, Pass};
 use crate::models::{Cut, Layer};
 use crate::spec::Axis;
@@ -47,7 +47,7 @@ impl Beside {
 
 impl Plan<'_> {
     /// Whether there is something to overlap.
-    pub(super) fn overlaps_tensors(&self) -> Result<(), WorkloadError> {
+    pub(super) fn overlaps_tensors(&self) -> Result<(), FieldError> {
         let parallelism = &self.workload.parallelism;
         if parallelism.async_tp && !parallelism.sp {
             let why = "it overlaps the gathers and scatters of `sp`";

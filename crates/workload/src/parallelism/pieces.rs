@@ -5,10 +5,9 @@
 //! With `ends_as_layers` the embedding and the head take the place of a layer each, as Megatron-LM has it
 //! (`--account-for-embedding-in-pipeline-split`, `--account-for-loss-in-pipeline-split`).
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 use std::ops::Range;
 
-use crate::error::WorkloadError;
 use crate::models::{Layer, ModelLayers};
 use crate::spec::Parallelism;
 
@@ -17,7 +16,7 @@ pub(super) fn cut(
     model: &ModelLayers,
     pieces: u32,
     parallelism: &Parallelism,
-) -> Result<Vec<Range<usize>>, WorkloadError> {
+) -> Result<Vec<Range<usize>>, FieldError> {
     let layers = &model.layers;
     let ends = u32::from(parallelism.ends_as_layers);
     let units = layers.last().map_or(0, |layer| layer.unit + 1);
@@ -25,7 +24,7 @@ pub(super) fn cut(
     if places < pieces {
         let hint = "stages times `virtual_stages` are at most as many";
         let why = format!("the model has {} to cut{}", counted(places, "layer"), with_ends(ends));
-        return Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint));
+        return Err(FieldError::new("workload.parallelism.pp", pieces, why, hint));
     }
     let counts = match &parallelism.stages {
         Some(given) => checked(given, pieces, places, ends)?,
@@ -54,13 +53,13 @@ fn even(pieces: u32, places: u32) -> Vec<u32> {
 }
 
 /// The user's own counts.
-fn checked(given: &[u32], pieces: u32, places: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
+fn checked(given: &[u32], pieces: u32, places: u32, ends: u32) -> Result<Vec<u32>, FieldError> {
     let shown = || {
         let counts: Vec<String> = given.iter().map(u32::to_string).collect();
         format!("[{}]", counts.join(", "))
     };
     let fail = |why: String, hint: &str| {
-        Err(WorkloadError::new("workload.parallelism.stages", shown(), why, hint))
+        Err(FieldError::new("workload.parallelism.stages", shown(), why, hint))
     };
     if given.len() != pieces as usize {
         let why = format!(

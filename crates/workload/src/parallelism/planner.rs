@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::batch::Batches;
 use super::layout::Layout;
@@ -10,7 +10,7 @@ use super::order::Pipeline;
 use super::plan::{Plan, Times};
 use super::{compressed, pieces, tables};
 use crate::device::Device;
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::models::{self, Cut, Layer, ModelLayers};
 use crate::spec::{Axis, PipelineSchedule, Recompute, Workload};
 
@@ -22,14 +22,14 @@ const MOST_NPUS: u64 = 1 << 24;
 ///
 /// # Errors
 /// Anything that does not go together.
-pub(crate) fn plan<'w>(workload: &'w Workload, sizes: &[u32]) -> Result<Plan<'w>, WorkloadError> {
+pub(crate) fn plan<'w>(workload: &'w Workload, sizes: &[u32]) -> Result<Plan<'w>, FieldError> {
     let model = models::model(workload)?;
     let npus = sizes.iter().try_fold(1u64, |product, size| product.checked_mul((*size).into()));
     if npus.is_none_or(|npus| npus == 0 || npus > MOST_NPUS) {
         let shown: Vec<String> = sizes.iter().map(u32::to_string).collect();
         let why = format!("a training step takes 1 to {MOST_NPUS} NPUs");
         let hint = "take a smaller fabric";
-        return Err(WorkloadError::new("fabric", shown.join(" × "), why, hint));
+        return Err(FieldError::new("fabric", shown.join(" × "), why, hint));
     }
     let layout = Layout::new(&workload.parallelism, sizes)?;
     let parallelism = &workload.parallelism;
@@ -74,7 +74,7 @@ fn can_be_counted(
     model: &ModelLayers,
     layout: &Layout,
     microbatches: u32,
-) -> Result<(), WorkloadError> {
+) -> Result<(), FieldError> {
     let parallelism = &workload.parallelism;
     let mut parts = parallelism.context.parts(u64::from(layout.degree(Axis::Cp)));
     if parallelism.async_tp {
@@ -93,7 +93,7 @@ fn pipeline(
     workload: &Workload,
     layout: &Layout,
     microbatches: u32,
-) -> Result<Pipeline, WorkloadError> {
+) -> Result<Pipeline, FieldError> {
     let parallelism = &workload.parallelism;
     let pieces = match (parallelism.schedule, parallelism.virtual_stages) {
         (PipelineSchedule::Interleaved, given) => given.unwrap_or(2),
@@ -119,7 +119,7 @@ fn pipeline(
 
 impl Plan<'_> {
     /// Whether the model can be cut so.
-    fn divides(&self) -> Result<(), WorkloadError> {
+    fn divides(&self) -> Result<(), FieldError> {
         let parallelism = &self.workload.parallelism;
         let (tp, op, ep) = (self.degree(Axis::Tp), self.degree(Axis::Op), self.degree(Axis::Ep));
         let uncut = |axis: &str, degree: u64, layer: &Layer, hint: &str| {
@@ -189,18 +189,18 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// There is not.
-    pub(crate) fn has_what_is_recomputed(&self) -> Result<(), WorkloadError> {
+    pub(crate) fn has_what_is_recomputed(&self) -> Result<(), FieldError> {
         let recompute = self.workload.parallelism.recompute;
         if recompute == Recompute::None || self.recomputed() > 0.0 {
             return Ok(());
         }
         let why = format!("`{}` has nothing of the kind to compute again", self.model.name);
         let hint = "`selective` and `alternate` repeat parts of attention layers and of blocks of transformers, `full` the layers of transformers and models by shape";
-        Err(WorkloadError::new("workload.parallelism.recompute", recompute.tag(), why, hint))
+        Err(FieldError::new("workload.parallelism.recompute", recompute.tag(), why, hint))
     }
 
     /// Whether a step is neither too large to hold nor too long to count in picoseconds.
-    fn is_run_to_its_end(&self) -> Result<(), WorkloadError> {
+    fn is_run_to_its_end(&self) -> Result<(), FieldError> {
         const MONTH: f64 = 30.0 * 86_400.0;
         let each = |times: &Times| times.forward.as_s() + times.input.as_s() + times.weight.as_s();
         let step: f64 = self.times.iter().map(each).sum();

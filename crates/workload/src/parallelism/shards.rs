@@ -31,11 +31,11 @@
 use std::ops::Range;
 
 use allrail_collective::Operation::AllGather;
-use allrail_core::{Time, counted};
+use allrail_core::{FieldError, Time, counted};
 
 use super::emit::{Emitter, Span};
 use super::plan::Plan;
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
 use crate::spec::{Axis, Reduce};
@@ -69,7 +69,7 @@ impl Plan<'_> {
     }
 
     /// Whether what is said of shards goes together.
-    pub(super) fn shards_go_together(&self) -> Result<(), WorkloadError> {
+    pub(super) fn shards_go_together(&self) -> Result<(), FieldError> {
         let parallelism = &self.workload.parallelism;
         let (zero, pp) = (parallelism.zero, self.pipeline.positions);
         let fail = |field: &str, value: &dyn ToString, why: &str, hint: &str| {

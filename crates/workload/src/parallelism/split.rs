@@ -9,9 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allrail_core::Rank;
+use allrail_core::{FieldError, Rank};
 
-use crate::error::WorkloadError;
 use crate::graph::{Actor, ActorId, Builder, Group, Node, NodeId, StepGraph, Work};
 use crate::perturbation::SlowNowAndThen;
 use crate::spec::Straggler;
@@ -150,7 +149,7 @@ pub fn stragglers(
     graph: StepGraph,
     stragglers: &[Straggler],
     sizes: &[u32],
-) -> Result<(StepGraph, Slow), WorkloadError> {
+) -> Result<(StepGraph, Slow), FieldError> {
     if stragglers.is_empty() {
         let slow = (vec![1.0; graph.actors().len()], Vec::new());
         return Ok((graph, slow));

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::counted;
+use allrail_core::{FieldError, counted};
 
 use super::plan::Plan;
 use super::rows::{RowExchange, SparseGradient, Touched};
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::models::Cut;
 
 /// The tables whose gradients travel as rows, by layer.
 ///
 /// # Errors
 /// A layer that is no table of its own, numbers out of range, or what does not go with rows.
-pub(super) fn find(plan: &Plan<'_>) -> Result<BTreeMap<usize, Touched>, WorkloadError> {
+pub(super) fn find(plan: &Plan<'_>) -> Result<BTreeMap<usize, Touched>, FieldError> {
     let mut found = BTreeMap::new();
     let mut named = Vec::new();
     for (n, said) in plan.workload.sparse.iter().enumerate() {
@@ -52,15 +52,10 @@ pub(super) fn find(plan: &Plan<'_>) -> Result<BTreeMap<usize, Touched>, Workload
     Ok(found)
 }
 
-type Refuse<'a> = dyn Fn(&str, &dyn ToString, &str, &str) -> WorkloadError + 'a;
+type Refuse<'a> = dyn Fn(&str, &dyn ToString, &str, &str) -> FieldError + 'a;
 
 /// Refuses what does not go with rows.
-fn together(
-    plan: &Plan<'_>,
-    i: usize,
-    refuse: &Refuse<'_>,
-    table: &str,
-) -> Result<(), WorkloadError> {
+fn together(plan: &Plan<'_>, i: usize, refuse: &Refuse<'_>, table: &str) -> Result<(), FieldError> {
     let workload = plan.workload;
     let why = if plan.model.tied > 0 && i == 0 {
         "the head reads the same table, so every row has a gradient"
@@ -81,12 +76,7 @@ fn together(
 impl SparseGradient {
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a count")]
     #[expect(clippy::cast_sign_loss, reason = "it is positive")]
-    fn size(
-        &self,
-        plan: &Plan<'_>,
-        i: usize,
-        refuse: &Refuse<'_>,
-    ) -> Result<Touched, WorkloadError> {
+    fn size(&self, plan: &Plan<'_>, i: usize, refuse: &Refuse<'_>) -> Result<Touched, FieldError> {
         let layer = &plan.model.layers[i];
         let [rows, columns] = layer.matrices.first().copied().unwrap_or_default();
         let (none, most) = ("leave one of them out", format!("1 to {rows}"));

@@ -13,13 +13,13 @@
 //! Ignored: what stale weights cost in convergence; `PipeMare`'s running difference of weights, which is one
 //! more array of parameters.
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 
 use super::emit::Emitter;
 use super::gradients::place;
 use super::passes::Done;
 use super::plan::Plan;
-use crate::error::{WorkloadError, wrong};
+use crate::error::wrong;
 use crate::graph::{NodeId, Pass};
 use crate::spec::Updates;
 
@@ -49,7 +49,7 @@ impl Plan<'_> {
     }
 
     /// Whether what is said goes with a pipeline that is never flushed.
-    pub(super) fn goes_without_flush(&self) -> Result<(), WorkloadError> {
+    pub(super) fn goes_without_flush(&self) -> Result<(), FieldError> {
         if self.pipeline.flushes() {
             return Ok(());
         }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_core::{Bytes, DimensionId, FieldError, Rank, Time};
 
 use super::{Coordinates, PeerText, Size, Step, Steps, wrong};
-use crate::error::WorkloadError;
 use crate::graph::Purpose;
 use crate::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, StepGraph, Work,
@@ -20,7 +19,7 @@ impl Steps {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn build(&self) -> Result<StepGraph, WorkloadError> {
+    pub fn build(&self) -> Result<StepGraph, FieldError> {
         let axes = self.axes()?;
         let mut builder = Builder::default();
         let actors = self.actors(&axes, &mut builder)?;
@@ -51,7 +50,7 @@ impl Steps {
         &'s self,
         axes: &[(&str, u32)],
         builder: &mut Builder,
-    ) -> Result<BTreeMap<&'s str, (ActorId, Vec<Rank>)>, WorkloadError> {
+    ) -> Result<BTreeMap<&'s str, (ActorId, Vec<Rank>)>, FieldError> {
         let everyone = BTreeMap::new();
         let mut classes: Vec<(&str, &BTreeMap<String, Coordinates>)> =
             self.classes.iter().map(|(name, selected)| (name.as_str(), selected)).collect();
@@ -112,7 +111,7 @@ impl Steps {
         axes: &[(&str, u32)],
         actors: &BTreeMap<&'s str, (ActorId, Vec<Rank>)>,
         builder: &mut Builder,
-    ) -> Result<BTreeMap<(&'s str, &'s str), GroupId>, WorkloadError> {
+    ) -> Result<BTreeMap<(&'s str, &'s str), GroupId>, FieldError> {
         let mut groups = BTreeMap::new();
         for (name, along) in &self.groups {
             let mut parts = Vec::new();
@@ -200,7 +199,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn write(&mut self, place: usize, step: &'a Step) -> Result<(), WorkloadError> {
+    fn write(&mut self, place: usize, step: &'a Step) -> Result<(), FieldError> {
         let field = |key: &str| format!("steps.{}[{place}]{key}", self.class);
         let work = self.work(&field, step)?;
         let mut after = match &step.after {
@@ -254,7 +253,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn work(&self, field: &dyn Fn(&str) -> String, step: &Step) -> Result<Work, WorkloadError> {
+    fn work(&self, field: &dyn Fn(&str) -> String, step: &Step) -> Result<Work, FieldError> {
         let collectives = [
             (step.all_reduce, Operation::AllReduce),
             (step.reduce_scatter, Operation::ReduceScatter),

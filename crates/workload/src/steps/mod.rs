@@ -31,11 +31,10 @@ mod build;
 
 use std::collections::BTreeMap;
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, FieldError, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::WorkloadError;
 use crate::graph::{Pass, Purpose};
 
 /// Steps as they are written; see the module.
@@ -166,11 +165,11 @@ pub struct Step {
 
 fn wrong(
     field: impl Into<String>,
-    value: impl ToString,
+    value: impl std::fmt::Display,
     why: impl Into<String>,
     hint: &str,
-) -> WorkloadError {
-    WorkloadError::new(format!("workload.model.steps.{}", field.into()), value, why, hint)
+) -> FieldError {
+    FieldError::new(format!("workload.model.steps.{}", field.into()), value, why, hint)
 }
 
 /// More ranks than this are refused.
@@ -181,12 +180,12 @@ impl Steps {
     ///
     /// # Errors
     /// An entry that is not one axis; an axis twice, or of no rank; too many ranks.
-    pub fn sizes(&self) -> Result<Vec<u32>, WorkloadError> {
+    pub fn sizes(&self) -> Result<Vec<u32>, FieldError> {
         let axes = self.axes()?;
         Ok(axes.into_iter().map(|(_, size)| size).collect())
     }
 
-    fn axes(&self) -> Result<Vec<(&str, u32)>, WorkloadError> {
+    fn axes(&self) -> Result<Vec<(&str, u32)>, FieldError> {
         let mut axes: Vec<(&str, u32)> = Vec::new();
         let mut product = 1u64;
         for (i, entry) in self.ranks.iter().enumerate() {

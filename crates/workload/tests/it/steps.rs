@@ -1,9 +1,9 @@
 //! Steps written out: what they become, and what is refused.
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, FieldError, Rank, Time};
 use allrail_workload::steps::Steps;
-use allrail_workload::{Pass, Peer, Purpose, StepGraph, Work, WorkloadError};
+use allrail_workload::{Pass, Peer, Purpose, StepGraph, Work};
 use serde_json::{Value, json};
 
 fn pipeline() -> Value {
@@ -27,7 +27,7 @@ fn pipeline() -> Value {
     })
 }
 
-fn build(steps: &Value) -> Result<StepGraph, WorkloadError> {
+fn build(steps: &Value) -> Result<StepGraph, FieldError> {
     serde_json::from_value::<Steps>(steps.clone()).expect("its form is right").build()
 }
 

@@ -32,7 +32,7 @@ mod planned;
 
 use std::sync::Arc;
 
-use allrail_core::{Time, counted, either};
+use allrail_core::{FieldError, Time, counted, either};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -42,7 +42,7 @@ use super::drawing::Drawing;
 use super::topology::{Counts, GraphTopology};
 use crate::dimension::SMALLEST;
 use crate::graph::{Builder, CableKind, Graph, MAX_CABLES, NodeId, Wire, line, line_parts};
-use crate::{Contention, Dimension, Fabric, FabricError, kinds};
+use crate::{Contention, Dimension, Fabric, kinds};
 
 /// The tag in fabric files.
 pub const TAG: &str = "composed";
@@ -84,7 +84,7 @@ pub enum Ports {
 /// to say where it stands.
 #[derive(Clone)]
 struct Outside {
-    read: Result<Arc<dyn GraphTopology>, FabricError>,
+    read: Result<Arc<dyn GraphTopology>, FieldError>,
     keys: Value,
 }
 
@@ -150,12 +150,12 @@ impl Composed {
     }
 
     /// Refuses ports that have failed within `outside`.
-    fn check_whole(&self, outside: &Graph) -> Result<(), FabricError> {
+    fn check_whole(&self, outside: &Graph) -> Result<(), FieldError> {
         let ports = outside.npus();
         if u64::from(ports) == self.outside().counts().npus {
             return Ok(());
         }
-        Err(FabricError::new(
+        Err(FieldError::new(
             "fabric.outside",
             counted(ports, "NPU"),
             "some have failed: there are fewer than the domains have ports",
@@ -164,7 +164,7 @@ impl Composed {
     }
 
     /// The parts joined, with `outside` as it is priced or as it is simulated.
-    fn join(&self, outside: &Graph) -> Result<Graph, FabricError> {
+    fn join(&self, outside: &Graph) -> Result<Graph, FieldError> {
         let npus = self.npus();
         self.check_whole(outside)?;
         let mut builder = Builder::new(npus);
@@ -213,8 +213,8 @@ impl Composed {
         ])
     }
 
-    fn check_inside(&self) -> Result<(), FabricError> {
-        let inside = |mut error: FabricError| {
+    fn check_inside(&self) -> Result<(), FieldError> {
+        let inside = |mut error: FieldError| {
             error.field = error.field.replacen("fabric.dimensions[0]", "fabric.inside", 1);
             error
         };
@@ -226,7 +226,7 @@ impl Composed {
         };
         fabric.validate().map_err(inside)?;
         if self.inside.contention == Contention::None {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.inside.contention",
                 "none",
                 "messages on a graph share its cables",
@@ -242,15 +242,15 @@ impl Composed {
                 cables = counted(cables, "cable")
             );
             let hint = "take `kind: switch`, or fewer or smaller domains";
-            return Err(FabricError::new("fabric.inside.size", size, why, hint));
+            return Err(FieldError::new("fabric.inside.size", size, why, hint));
         }
         Ok(())
     }
 
-    fn check_ports(&self) -> Result<(), FabricError> {
+    fn check_ports(&self) -> Result<(), FieldError> {
         let (size, sharing) = (self.inside.size, self.npus_per_port);
         if sharing == 0 || !size.is_multiple_of(sharing) {
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.npus_per_port",
                 sharing,
                 format!("a domain has {size}", size = counted(size, "NPU")),
@@ -265,7 +265,7 @@ impl Composed {
                 0 => format!("write `domains: {}`, or give", found / rails),
                 _ => "give".to_owned(),
             };
-            return Err(FabricError::new(
+            return Err(FieldError::new(
                 "fabric.outside",
                 format!("a `{}` of {found}", outside.tag(), found = counted(found, "NPU")),
                 format!(
@@ -287,7 +287,7 @@ impl GraphTopology for Composed {
         TAG
     }
 
-    fn validate(&self) -> Result<(), FabricError> {
+    fn validate(&self) -> Result<(), FieldError> {
         if let Err(error) = &self.outside.read {
             let mut error = error.clone();
             error.field = error.field.replacen("fabric", "fabric.outside", 1);
@@ -331,7 +331,7 @@ impl GraphTopology for Composed {
         self.product()
     }
 
-    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+    fn wired(&self) -> Result<Vec<Dimension>, FieldError> {
         self.over_cables()
     }
 
@@ -343,11 +343,11 @@ impl GraphTopology for Composed {
         self.outside().takes_detours()
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
+    fn build(&self) -> Result<Graph, FieldError> {
         self.join(&self.outside().build()?)
     }
 
-    fn simulated(&self) -> Result<Graph, FabricError> {
+    fn simulated(&self) -> Result<Graph, FieldError> {
         self.join(&self.outside().simulated()?)
     }
 

@@ -1,11 +1,11 @@
 //! What planners see of a composed network: the inside, then what joins domains.
 
-use allrail_core::{Bandwidth, counted};
+use allrail_core::{Bandwidth, FieldError, counted};
 
 use super::{Composed, Ports, SHORT};
 use crate::graph::NodeId;
 use crate::wiring::{Ports as Ends, Wiring};
-use crate::{Dimension, FabricError, Kind};
+use crate::{Dimension, Kind};
 
 impl Composed {
     /// The inside, and those of the dimensions outside that join domains.
@@ -19,7 +19,7 @@ impl Composed {
     }
 
     /// The inside, and the domains as one dimension over the cables outside.
-    pub(super) fn over_cables(&self) -> Result<Vec<Dimension>, FabricError> {
+    pub(super) fn over_cables(&self) -> Result<Vec<Dimension>, FieldError> {
         if self.domains == 1 {
             return Ok(vec![self.inside.clone()]);
         }

@@ -8,8 +8,9 @@
 //! Ends fill switch after switch. Slots of global cables lead to the other groups in turn, switch by
 //! switch; what is left over stays unused. Within a group cables are copper, between groups optical.
 
+use allrail_core::FieldError;
+
 use super::{Inner, Network};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, NodeId, Wire};
 
 /// See the module.
@@ -62,7 +63,7 @@ impl Network for Groups {
         (end / self.p) as usize
     }
 
-    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FabricError> {
+    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FieldError> {
         let switches: Vec<NodeId> = (0..self.switches()).map(|_| to.switch()).collect();
         for group in switches.chunks(self.a as usize) {
             for (at, &one) in group.iter().enumerate() {

@@ -9,11 +9,11 @@ mod dragonfly;
 mod slim_fly;
 mod tree;
 
+use allrail_core::FieldError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
-use crate::FabricError;
 use crate::graph::{Builder, NodeId, Wire};
 
 /// Which network joins boards.
@@ -71,5 +71,5 @@ pub(super) trait Network {
     fn leaf_of(&self, end: u64) -> usize;
 
     /// Adds its switches and the cables between them; returns those that hold ends.
-    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FabricError>;
+    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FieldError>;
 }

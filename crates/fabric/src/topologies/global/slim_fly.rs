@@ -13,8 +13,9 @@
 //! cables to others, rounded up: so the network is not short for uniform traffic. Powers of primes are
 //! left out. All cables are optical.
 
+use allrail_core::FieldError;
+
 use super::{Inner, Network};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, NodeId, Wire};
 
 /// See the module.
@@ -92,7 +93,7 @@ impl Network for SlimFly {
         (end / self.p) as usize
     }
 
-    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FabricError> {
+    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FieldError> {
         let q = self.q;
         let switches: Vec<NodeId> = (0..self.switches()).map(|_| to.switch()).collect();
         let at =

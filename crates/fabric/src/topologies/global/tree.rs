@@ -1,7 +1,8 @@
 //! A fat tree (`topologies/tree.rs`) as what joins boards.
 
+use allrail_core::FieldError;
+
 use super::{Inner, Network};
-use crate::FabricError;
 use crate::graph::{Builder, NodeId, Wire};
 use crate::topologies::tree::Tree;
 
@@ -26,7 +27,7 @@ impl Network for Tree {
         Tree::leaf_of(self, end)
     }
 
-    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FabricError> {
+    fn build(&self, to: &mut Builder, wire: Wire) -> Result<Vec<NodeId>, FieldError> {
         Tree::build(self, to, wire)
     }
 }

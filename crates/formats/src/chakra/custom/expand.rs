@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allrail_core::{Bytes, Rank as FabricRank, Time};
-use allrail_workload::error::WorkloadError;
+use allrail_core::{Bytes, FieldError, Rank as FabricRank, Time};
 use allrail_workload::graph::{
     Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, StepGraph, Work,
 };
@@ -33,7 +32,7 @@ pub(in super::super) fn expand(
     graph: &StepGraph,
     sizes: &[u32],
     listed: &[(NodeId, PathBuf)],
-) -> Result<StepGraph, WorkloadError> {
+) -> Result<StepGraph, FieldError> {
     let mut known: BTreeMap<(PathBuf, Vec<u32>, String, Bytes), usize> = BTreeMap::new();
     let mut traces: Vec<Vec<Rank>> = Vec::new();
     let mut places: BTreeMap<NodeId, Place> = BTreeMap::new();
@@ -82,7 +81,7 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    fn run(&self) -> Result<StepGraph, WorkloadError> {
+    fn run(&self) -> Result<StepGraph, FieldError> {
         let (first, last) = self.numbers();
         let mut builder = Builder::default();
         for actor in self.graph.actors() {

@@ -132,10 +132,10 @@ fn the_corpus_ends_as_it_should() {
 
 #[test]
 fn what_must_not_happen_is_noticed() {
-    use allrail_workload::WorkloadError;
+    use allrail_core::FieldError;
     assert_eq!(judge(|| Ok("read".to_owned())), Ok("read".to_owned()));
-    assert_eq!(judge(|| Err(WorkloadError::new("a", 1, "it is 1", "b"))), Ok("it is ".to_owned()));
-    let silent = judge(|| Err(WorkloadError::new("a", 1, "it is 1", "")));
+    assert_eq!(judge(|| Err(FieldError::new("a", 1, "it is 1", "b"))), Ok("it is ".to_owned()));
+    let silent = judge(|| Err(FieldError::new("a", 1, "it is 1", "")));
     assert!(silent.is_err_and(|wrong| wrong.starts_with("an error without")));
     let panicked = judge(|| panic!("on purpose"));
     assert_eq!(panicked, Err("it panicked: on purpose".to_owned()));

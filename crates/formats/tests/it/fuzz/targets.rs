@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allrail_core::FieldError;
 use allrail_formats::{self as formats, astra_sim, chakra, kineto};
 use allrail_workload::steps::Steps;
-use allrail_workload::{StepGraph, Workload, WorkloadError};
+use allrail_workload::{StepGraph, Workload};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// How reading ended: what was read in a few words, or the error.
-pub(super) type Ended = Result<String, WorkloadError>;
+pub(super) type Ended = Result<String, FieldError>;
 
 /// A reader.
 pub(super) struct Target {
@@ -106,9 +107,9 @@ fn kineto(folder: &Path, input: &[u8]) -> Ended {
     Ok(format!("{} {}", shape(&whole.graph), step.is_ok()))
 }
 
-fn json(input: &[u8]) -> Result<Value, WorkloadError> {
+fn json(input: &[u8]) -> Result<Value, FieldError> {
     serde_json::from_slice(input)
-        .map_err(|error| WorkloadError::new("file", "", error.to_string(), "write JSON"))
+        .map_err(|error| FieldError::new("file", "", error.to_string(), "write JSON"))
 }
 
 /// A layer file, as Python's reader hands it over.
@@ -120,7 +121,7 @@ fn layers(_: &Path, input: &[u8]) -> Ended {
 /// Steps written out.
 fn steps(_: &Path, input: &[u8]) -> Ended {
     let steps = Steps::deserialize(json(input)?)
-        .map_err(|error| WorkloadError::new("steps", "", error.to_string(), "see the presets"))?;
+        .map_err(|error| FieldError::new("steps", "", error.to_string(), "see the presets"))?;
     steps.sizes()?;
     Ok(shape(&steps.build()?))
 }
@@ -128,7 +129,7 @@ fn steps(_: &Path, input: &[u8]) -> Ended {
 /// A whole workload: models by their sizes, Hugging Face's `config.json`, layouts.
 fn model(_: &Path, input: &[u8]) -> Ended {
     let workload = Workload::deserialize(json(input)?)
-        .map_err(|error| WorkloadError::new("workload", "", error.to_string(), "see the docs"))?;
+        .map_err(|error| FieldError::new("workload", "", error.to_string(), "see the docs"))?;
     let sizes = [4, 2];
     let built = match formats::build(&workload, &sizes)? {
         Some(built) => built,

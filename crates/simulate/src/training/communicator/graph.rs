@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, FieldError, Rank, Time};
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::GraphTopology;
 use allrail_network::flows::{Flows, Splitting};
@@ -47,13 +47,13 @@ impl GraphNetwork {
     /// Dimensions are named, and cables have none.
     pub(crate) fn slow_down(&mut self, drawn: &SlowLinks) -> Result<String, SimulateError> {
         if drawn.names_dimensions() {
-            return Err(SimulateError::Field {
-                field: "workload.slow_links.dimensions".to_owned(),
-                value: self.topology.tag().to_owned(),
-                why: "in this network model a topology's cables are slow, and they are of no dimension"
-                    .to_owned(),
-                hint: "leave it out, or use `network_model: dims`".to_owned(),
-            });
+            return Err(FieldError::new(
+                "workload.slow_links.dimensions",
+                self.topology.tag(),
+                "in this network model a topology's cables are slow, and they are of no dimension",
+                "leave it out, or use `network_model: dims`",
+            )
+            .into());
         }
         let all = self.graph.cables().len();
         let slow = |cable: usize| drawn.cable(cable as u64);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::Rank;
+use allrail_core::{FieldError, Rank};
 use allrail_workload::{ActorId, GroupId, NodeId, Peer, StepGraph, Work};
 
 use crate::SimulateError;
@@ -126,20 +126,19 @@ impl Shape {
             return Ok(());
         };
         let name = |player: u32| &graph.actors()[players.actors[player as usize].index()].name;
-        Err(SimulateError::Field {
-            field: "workload".to_owned(),
-            value: graph.groups()[group.index()].name.clone(),
-            why: format!(
+        Err(SimulateError::Field(FieldError::new(
+            "workload",
+            graph.groups()[group.index()].name.clone(),
+            format!(
                 "{} sends {} {} {} than that receives",
                 name(*source),
                 name(*destination),
                 left.abs(),
                 if *left > 0 { "messages more" } else { "messages fewer" },
             ),
-            hint: "every send has its receive, and both name each other alike: by position, or by \
-                   distance"
-                .to_owned(),
-        })
+            "every send has its receive, and both name each other alike: by position, or by \
+                   distance",
+        )))
     }
 
     pub(super) fn index(&self, player: u32, node: NodeId) -> usize {

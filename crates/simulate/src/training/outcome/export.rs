@@ -22,5 +22,5 @@ pub fn export(
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
     let built = graph_of(&scenario.timed_workload()?, &sizes)?;
     let written = chakra::write::write_watched(&built.graph, &sizes, named, whose, observer);
-    Ok(written.map_err(allrail_workload::WorkloadError::from)?)
+    Ok(written.map_err(allrail_core::FieldError::from)?)
 }

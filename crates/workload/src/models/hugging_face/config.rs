@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use allrail_core::FieldError;
 use serde_json::{Map as Object, Value};
-
-use crate::error::WorkloadError;
 
 pub(super) const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "dim"];
 pub(super) const LAYERS: &[&str] =
@@ -84,22 +83,22 @@ impl<'a> Config<'a> {
         found.map(|(name, value)| (name.as_str(), value)).filter(|(_, value)| !value.is_null())
     }
 
-    pub(super) fn size(&self, names: &[&str]) -> Result<Option<u64>, WorkloadError> {
+    pub(super) fn size(&self, names: &[&str]) -> Result<Option<u64>, FieldError> {
         let Some((name, value)) = self.value(names) else { return Ok(None) };
         whole(name, value).map(Some)
     }
 
-    pub(super) fn needed(&self, names: &[&str]) -> Result<u64, WorkloadError> {
+    pub(super) fn needed(&self, names: &[&str]) -> Result<u64, FieldError> {
         self.size(names)?.ok_or_else(|| absent(names))
     }
 
-    pub(super) fn small(&self, names: &[&str]) -> Result<u32, WorkloadError> {
+    pub(super) fn small(&self, names: &[&str]) -> Result<u32, FieldError> {
         let number = self.needed(names)?;
         u32::try_from(number).map_err(|_| wrong(names[0], number, "it is too large", "such as 32"))
     }
 
     /// A size that the file has to say itself.
-    pub(super) fn written(&self, names: &[&str]) -> Result<(), WorkloadError> {
+    pub(super) fn written(&self, names: &[&str]) -> Result<(), FieldError> {
         let found = names.iter().find_map(|name| self.get(name));
         found.filter(|(_, value)| !value.is_null()).map(|_| ()).ok_or_else(|| absent(names))
     }
@@ -113,7 +112,7 @@ impl<'a> Config<'a> {
     }
 
     /// The largest part that it leaves out anywhere.
-    pub(super) fn dropout(&self) -> Result<f64, WorkloadError> {
+    pub(super) fn dropout(&self) -> Result<f64, FieldError> {
         let found = DROPOUT.iter().filter_map(|name| {
             let (_, value) = self.get(name).filter(|(_, value)| !value.is_null())?;
             Some((name, value))
@@ -137,12 +136,12 @@ impl<'a> Config<'a> {
     }
 }
 
-fn absent(names: &[&str]) -> WorkloadError {
+fn absent(names: &[&str]) -> FieldError {
     let known = format!("it is also looked for as {}", names.join(", "));
     wrong(names[0], "absent", "a model of this type needs it", &known)
 }
 
-fn whole(name: &str, value: &Value) -> Result<u64, WorkloadError> {
+fn whole(name: &str, value: &Value) -> Result<u64, FieldError> {
     let whole = value.as_u64().or_else(|| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         value.as_f64().filter(|v| *v >= 0.0 && v.fract() == 0.0 && *v < 1e15).map(|v| v as u64)
@@ -150,6 +149,11 @@ fn whole(name: &str, value: &Value) -> Result<u64, WorkloadError> {
     whole.ok_or_else(|| wrong(name, value, "it is not a whole number", "such as 4096"))
 }
 
-pub(super) fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
+pub(super) fn wrong(
+    field: &str,
+    value: impl std::fmt::Display,
+    why: &str,
+    hint: &str,
+) -> FieldError {
+    FieldError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
 }

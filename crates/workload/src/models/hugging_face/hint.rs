@@ -1,11 +1,11 @@
 //! What is said of a type that is not read, with a hint that works.
 
+use allrail_core::FieldError;
 use serde_json::{Map as Object, Value};
 
 use super::config::{Config, EXPERTS, wrong};
 use super::defaults;
 use super::nested::OTHER;
-use crate::error::WorkloadError;
 
 /// What to do about a model that no keys describe.
 const OTHERWISE: &str = "import a profile of a step (`allrail import rank0.json -o out`), or give its layers by \
@@ -17,7 +17,7 @@ pub(super) fn unknown(
     config: &Config<'_>,
     nested: bool,
     is_read: fn(&Object<String, Value>) -> bool,
-) -> WorkloadError {
+) -> FieldError {
     let kind = config.text("model_type");
     if kind.is_empty() && !config.object.contains_key("architectures") {
         return wrong(

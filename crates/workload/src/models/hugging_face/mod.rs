@@ -23,13 +23,13 @@ mod notes;
 mod pairs;
 mod row;
 
+use allrail_core::FieldError;
 use serde_json::{Map as Object, Value};
 
 use config::{Config, FEED_FORWARD, HEADS, HIDDEN, KV_HEADS, LAYERS, POSITIONS};
 use row::Row;
 
 use super::transformer::TransformerSpec;
-use crate::error::WorkloadError;
 
 /// Every row of the table.
 fn rows() -> impl Iterator<Item = &'static Row> {
@@ -53,7 +53,7 @@ pub fn types() -> Vec<&'static str> {
 pub fn transformer(
     object: &Object<String, Value>,
     tokens: Option<u32>,
-) -> Result<(TransformerSpec, Vec<String>), WorkloadError> {
+) -> Result<(TransformerSpec, Vec<String>), FieldError> {
     if let Some((part, said)) = nested::part(object) {
         let (spec, mut notes) = one(&part, tokens, true)?;
         notes.insert(0, said);
@@ -67,7 +67,7 @@ fn one(
     object: &Object<String, Value>,
     tokens: Option<u32>,
     nested: bool,
-) -> Result<(TransformerSpec, Vec<String>), WorkloadError> {
+) -> Result<(TransformerSpec, Vec<String>), FieldError> {
     let kind = object.get("model_type").and_then(Value::as_str).unwrap_or("");
     let config = Config::new(object, defaults::of(kind));
     config.get("model_type");

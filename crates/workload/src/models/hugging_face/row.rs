@@ -1,12 +1,13 @@
 //! What the code of a model type fixes, as data: one row for types that differ in nothing else.
 
+use allrail_core::FieldError;
+
 use super::config::Config;
-use crate::error::WorkloadError;
 use crate::models::transformer::TransformerSpec;
 
 use Flag::{Any, Key, No, Yes};
 
-pub(super) type Read = Result<(), WorkloadError>;
+pub(super) type Read = Result<(), FieldError>;
 
 /// Whether a part is there: by the code of the type, or by a key of its file.
 #[derive(Clone, Copy)]

@@ -6,11 +6,9 @@ pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
-use allrail_core::Time;
+use allrail_core::{FieldError, Time};
 use allrail_workload::spec::Workload;
-use allrail_workload::{
-    ActorId, Built, NodeId, Pass, Peer, Purpose, StepGraph, Work, WorkloadError, build,
-};
+use allrail_workload::{ActorId, Built, NodeId, Pass, Peer, Purpose, StepGraph, Work, build};
 use serde_json::{Value, json};
 
 /// A workload from JSON.
@@ -24,10 +22,10 @@ pub(crate) fn built(value: Value, sizes: &[u32]) -> Built {
 }
 
 /// Why it cannot be.
-pub(crate) fn refused(value: Value, sizes: &[u32]) -> WorkloadError {
+pub(crate) fn refused(value: Value, sizes: &[u32]) -> FieldError {
     match serde_json::from_value(value) {
         Ok(workload) => build(&workload, sizes).map(|_| ()).expect_err("it is refused"),
-        Err(error) => WorkloadError::new("", "", error.to_string(), ""),
+        Err(error) => FieldError::new("", "", error.to_string(), ""),
     }
 }
 

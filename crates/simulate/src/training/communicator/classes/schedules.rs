@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_collective::{Operation, StageRef};
-use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_core::{Bytes, DimensionId, FieldError, Rank, Time};
 use allrail_engine::StageTask;
 use allrail_fabric::kinds;
 use allrail_fabric::{Dimension, Fabric, Wiring};
@@ -219,21 +219,18 @@ impl Schedules<'_> {
         let group = &self.graph.groups()[group as usize];
         if group.parts.is_empty() {
             let ideal = self.network.is_ideal();
-            return Err(SimulateError::Field {
-                field: if ideal { "what_if" } else { "network_model" }.to_owned(),
-                value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
-                why: format!(
+            return Err(FieldError::new(
+                if ideal { "what_if" } else { "network_model" }.to_owned(),
+                if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
+                format!(
                     "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
                      by their dimensions only",
                     group.name
                 ),
-                hint: if ideal {
-                    "ask for `infinite_bandwidth`"
-                } else {
-                    "use `network_model: flows`"
-                }
-                .to_owned(),
-            });
+                if ideal { "ask for `infinite_bandwidth`" } else { "use `network_model: flows`" }
+                    .to_owned(),
+            )
+            .into());
         }
         Ok(self.choices.network(&self.request.fabric, &group.parts))
     }

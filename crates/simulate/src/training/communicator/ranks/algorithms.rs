@@ -11,7 +11,7 @@ use allrail_collective::grid::{GridAllReduce, hamiltonian};
 use allrail_collective::in_network::{self, Around, SumTree};
 use allrail_collective::steps::Sized as SizedProgram;
 use allrail_collective::{Operation, Program, Steps, algorithm};
-use allrail_core::{Bytes, counted};
+use allrail_core::{Bytes, FieldError, counted};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_workload::Group;
 
@@ -30,14 +30,8 @@ pub(super) struct Switches<'a> {
 impl Switches<'_> {
     /// An all-reduce by the switches: messages that load every cable of a proven tree as its sums do.
     fn sum(&self, group: &Group, bytes: Bytes) -> Result<Arc<dyn Steps>, SimulateError> {
-        let graph = self.reducing.ok_or_else(|| SimulateError::Field {
-            field: "messages.algorithms.all_reduce".to_owned(),
-            value: format!("{} in group `{}`", in_network::TAG, group.name),
-            why: "the switches do not reduce".to_owned(),
-            hint: "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, and \
-                   `network_model: flows`; elsewhere take `rings`"
-                .to_owned(),
-        })?;
+        let graph = self.reducing.ok_or_else(|| SimulateError::Field(FieldError::new("messages.algorithms.all_reduce", format!("{} in group `{}`", in_network::TAG, group.name), "the switches do not reduce", "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, and \
+                   `network_model: flows`; elsewhere take `rings`")))?;
         let tree = SumTree::over(graph, self.npus)
             .map_err(|error| explain(group, in_network::TAG, &error.into()))?;
         Ok(Arc::new(Around::new(&tree, bytes)))
@@ -85,27 +79,28 @@ pub(super) fn on_graph(
 
 fn explain(group: &Group, tag: &str, error: &SimulateError) -> SimulateError {
     let report = error.report();
-    SimulateError::Field {
-        field: "messages.algorithms.all_reduce".to_owned(),
-        value: format!("{tag} in group `{}`", group.name),
-        why: report.why,
-        hint: report.hint,
-    }
+    SimulateError::Field(FieldError::new(
+        "messages.algorithms.all_reduce",
+        format!("{tag} in group `{}`", group.name),
+        report.why,
+        report.hint,
+    ))
 }
 
 /// Rows and columns of a group's ranks.
 fn shape(algorithms: &Algorithms, group: &Group, ranks: u32) -> Result<[u32; 2], SimulateError> {
     if let Some(&[rows, columns]) = algorithms.shapes.get(&group.name) {
         if u64::from(rows) * u64::from(columns) != u64::from(ranks) {
-            return Err(SimulateError::Field {
-                field: format!("messages.algorithms.shapes.{}", group.name),
-                value: format!("[{rows}, {columns}]"),
-                why: format!(
+            return Err(FieldError::new(
+                format!("messages.algorithms.shapes.{}", group.name),
+                format!("[{rows}, {columns}]"),
+                format!(
                     "its product is not the {ranks} of a process group",
                     ranks = counted(ranks, "rank")
                 ),
-                hint: "give rows and columns whose product is".to_owned(),
-            });
+                "give rows and columns whose product is",
+            )
+            .into());
         }
         return Ok([rows, columns]);
     }
