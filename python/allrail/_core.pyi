@@ -20,6 +20,7 @@ __all__ = [
     "compressions",
     "coordinations",
     "devices",
+    "dtype_width",
     "export_chakra",
     "fold_job",
     "forget_policy",
@@ -61,6 +62,7 @@ __all__ = [
     "scenario_keys",
     "simulate",
     "simulate_many",
+    "summed_dtypes",
     "tensor_policies",
     "tensor_ranking",
     "topologies",
@@ -301,4 +303,6 @@ def compressed_exchanges(
 def packets_schema() -> str: ...
 def grid_algorithms() -> str: ...
 def verify(scenario: str) -> str: ...
+def summed_dtypes() -> list[str]: ...
+def dtype_width(name: str) -> int | None: ...
 def version() -> str: ...

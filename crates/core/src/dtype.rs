@@ -1,7 +1,7 @@
 //! Types of elements, by the names that frameworks share, and the bytes of an element.
 
 /// Every type with its bytes. Ranks tell each other its place, so a new one comes last.
-pub const DTYPES: [(&str, u64); 26] = [
+pub const DTYPES: [(&str, u32); 26] = [
     ("bool", 1),
     ("uint8", 1),
     ("int8", 1),
@@ -30,8 +30,33 @@ pub const DTYPES: [(&str, u64); 26] = [
     ("float8_e4m3b11fnuz", 1),
 ];
 
+/// The types whose elements allrail sums, as errors list them.
+pub const SUMMED: [&str; 9] =
+    ["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8"];
+
 /// Bytes of an element of this type, if it is a known one.
 #[must_use]
-pub fn width(dtype: &str) -> Option<u64> {
+pub fn width(dtype: &str) -> Option<u32> {
     DTYPES.iter().find(|(name, _)| *name == dtype).map(|(_, width)| *width)
+}
+
+/// Bytes of an element, by the names of PyTorch and of C++ in traces and dumps, in any case.
+#[must_use]
+pub fn width_in_traces(dtype: &str) -> Option<u32> {
+    let dtype = dtype.to_lowercase();
+    let name = match dtype.trim_start_matches("c10::") {
+        "complexdouble" | "complex<double>" => "complex128",
+        "complexfloat" | "complex<float>" => "complex64",
+        "double" => "float64",
+        "float" => "float32",
+        "half" => "float16",
+        "long" | "long int" => "int64",
+        "int" => "int32",
+        "short" | "short int" => "int16",
+        "char" | "signed char" => "int8",
+        "byte" | "unsigned char" => "uint8",
+        other if other.starts_with("float8") => "float8_e4m3fn",
+        other => other,
+    };
+    width(name)
 }

@@ -72,7 +72,7 @@ impl Asked<'_> {
     /// How many elements of its type so many bytes are; bytes, where it is not known.
     #[must_use]
     pub fn elements(&self, bytes: u64) -> u64 {
-        bytes / dtype::width(self.dtype).unwrap_or(1)
+        bytes / u64::from(dtype::width(self.dtype).unwrap_or(1))
     }
 }
 

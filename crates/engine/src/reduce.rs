@@ -5,27 +5,29 @@
 //! instructions it has. Integers wrap around. `float16` and `bfloat16` are added as `float32` and rounded to
 //! the nearest, ties to even, after every addition; a NaN stays one.
 
-/// An element type that can be summed.
+use allrail_core::dtype;
+
+/// An element type that can be summed: those of [`dtype::SUMMED`], in that order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// 32 bits, IEEE.
     Float32,
     /// 64 bits, IEEE.
     Float64,
-    /// 32 bits, signed.
-    Int32,
-    /// 64 bits, signed.
-    Int64,
     /// 16 bits, IEEE.
     Float16,
     /// The upper half of a `float32`.
     Bfloat16,
     /// 8 bits, signed.
     Int8,
-    /// 8 bits, unsigned.
-    Uint8,
     /// 16 bits, signed.
     Int16,
+    /// 32 bits, signed.
+    Int32,
+    /// 64 bits, signed.
+    Int64,
+    /// 8 bits, unsigned.
+    Uint8,
 }
 
 /// For each name a loop over the elements, compiled once for any machine and once for AVX2.
@@ -156,32 +158,22 @@ fn add_f16(held: &mut [u8], came: &[u8]) {
 
 impl Dtype {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; dtype::SUMMED.len()] = [
         Self::Float32,
         Self::Float64,
-        Self::Int32,
-        Self::Int64,
         Self::Float16,
         Self::Bfloat16,
         Self::Int8,
-        Self::Uint8,
         Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Uint8,
     ];
 
     /// As frameworks call it, and signatures do.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Float16 => "float16",
-            Self::Bfloat16 => "bfloat16",
-            Self::Int8 => "int8",
-            Self::Uint8 => "uint8",
-            Self::Int16 => "int16",
-        }
+        dtype::SUMMED[self as usize]
     }
 
     /// The one of this name.
@@ -193,12 +185,7 @@ impl Dtype {
     /// Bytes of an element.
     #[must_use]
     pub fn width(self) -> u32 {
-        match self {
-            Self::Int8 | Self::Uint8 => 1,
-            Self::Float16 | Self::Bfloat16 | Self::Int16 => 2,
-            Self::Float32 | Self::Int32 => 4,
-            Self::Float64 | Self::Int64 => 8,
-        }
+        dtype::width(self.name()).expect("its bytes are known")
     }
 
     /// Adds `came` to `held`, element by element; both are whole elements, and as many.

@@ -26,7 +26,7 @@ mod watch;
 mod without_runtime;
 
 use allrail_collective::algorithm;
-use allrail_core::{Bandwidth, Bytes, FieldError, Time, UnitError};
+use allrail_core::{Bandwidth, Bytes, FieldError, Time, UnitError, dtype};
 use allrail_fabric::Kind;
 use allrail_schedule::{made, queue};
 use allrail_simulate::scenario::{JobKind, NETWORK_MODELS};
@@ -256,6 +256,18 @@ fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
     Watch::with_plugins(None, &calls).end(proof)
 }
 
+/// The types whose elements a node sums.
+#[pyfunction]
+fn summed_dtypes() -> [&'static str; dtype::SUMMED.len()] {
+    dtype::SUMMED
+}
+
+/// Bytes of an element, by the type's name in traces and dumps; `None` where it is not known.
+#[pyfunction]
+fn dtype_width(name: &str) -> Option<u32> {
+    dtype::width_in_traces(name)
+}
+
 /// The version of the package.
 #[pyfunction]
 fn version() -> &'static str {
@@ -282,6 +294,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
     module.add_function(wrap_pyfunction!(network_models, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    module.add_function(wrap_pyfunction!(summed_dtypes, module)?)?;
+    module.add_function(wrap_pyfunction!(dtype_width, module)?)?;
     networks::register(module)?;
     placement::register(module)?;
     plugin::register(module)?;

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from allrail import _core
 from allrail.base.errors import InputError
 from allrail.base.manifest import note_source
 from allrail.formats.plain_pickle import load_plain
@@ -28,13 +29,6 @@ from allrail.formats.plain_pickle import load_plain
 _LARGEST = 128 << 20
 HEAD = 1 << 16
 """Bytes of a file that tell whether it is a dump."""
-_WIDTHS = {
-    **dict.fromkeys(("ComplexDouble",), 16),
-    **dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8),
-    **dict.fromkeys(("Float", "Int", "UInt32"), 4),
-    **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2),
-    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
-}
 _DUMP = "a dump of torch's Flight Recorder, such as `nccl_trace_rank_0`, or their folder"
 
 
@@ -69,7 +63,7 @@ class Call:
     @property
     def width(self) -> int | None:
         """Bytes of an element; None where the type is not known."""
-        return 1 if self.dtype.startswith("Float8") else _WIDTHS.get(self.dtype)
+        return _core.dtype_width(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,17 +208,7 @@ class Memory(NamedTuple):
     dtype: str
 
 
-SUMMED = (
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-)
+SUMMED = tuple(_core.summed_dtypes())
 """Types whose elements a node sums."""
 
 

@@ -234,6 +234,18 @@ fn memory_and_frames_of_another_length_are_left_alone() {
     let wrong = memory::combine(chunk, message, Dtype::Float32, &mut held, &[1; 3]);
     assert_eq!(wrong, Err(Outside::Frame { place, expected, bytes: 3 }));
     assert!(held.iter().all(|byte| *byte == 7));
-    assert_eq!(Dtype::ALL.map(|one| Dtype::named(one.name())), Dtype::ALL.map(Some));
+}
+
+#[test]
+fn types_are_those_of_the_core_with_their_bits_in_their_names() {
+    for (place, one) in Dtype::ALL.into_iter().enumerate() {
+        assert_eq!(
+            (one as usize, format!("{one:?}").to_lowercase()),
+            (place, one.name().to_owned())
+        );
+        assert_eq!(Dtype::named(one.name()), Some(one));
+        let bits = one.name().trim_start_matches(|c: char| c.is_alphabetic());
+        assert_eq!(bits.parse(), Ok(8 * one.width()));
+    }
     assert_eq!(Dtype::named("bfloat8"), None);
 }

@@ -14,7 +14,7 @@
 //! collective, too, and for nothing else.
 
 use allrail_collective::Operation;
-use allrail_core::dtype;
+use allrail_core::dtype::width_in_traces;
 use allrail_workload::graph::Purpose;
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ impl Said {
         if kind(&self.name).is_none() {
             self.name = other.name;
         }
-        if width(&self.dtype).is_none() {
+        if width_in_traces(&self.dtype).is_none() {
             self.dtype = other.dtype;
         }
         word(&mut self.group, other.group);
@@ -131,7 +131,8 @@ impl Said {
     /// Bytes put in and got, per rank, if that is known. `kernel` is the name of NCCL's kernel.
     pub(super) fn bytes(&self, kernel: &str) -> Option<(u64, u64)> {
         let (sent, received) = self.elements?;
-        let width = width(&self.dtype).or_else(|| width_of_kernel(&self.name, kernel))?;
+        let width = width_in_traces(&self.dtype).or_else(|| width_of_kernel(&self.name, kernel))?;
+        let width = u64::from(width);
         Some((sent.checked_mul(width)?, received.checked_mul(width)?))
     }
 }
@@ -165,28 +166,8 @@ pub(super) fn kind(said: &str) -> Option<Kind> {
     })
 }
 
-/// Bytes of an element, by the names of PyTorch and of C++.
-fn width(dtype: &str) -> Option<u64> {
-    let dtype = dtype.to_lowercase();
-    let name = match dtype.trim_start_matches("c10::") {
-        "complexdouble" | "complex<double>" => "complex128",
-        "complexfloat" | "complex<float>" => "complex64",
-        "double" => "float64",
-        "float" => "float32",
-        "half" => "float16",
-        "long" | "long int" => "int64",
-        "int" => "int32",
-        "short" | "short int" => "int16",
-        "char" | "signed char" => "int8",
-        "byte" | "unsigned char" => "uint8",
-        other if other.starts_with("float8") => "float8_e4m3fn",
-        other => other,
-    };
-    dtype::width(name)
-}
-
 /// Bytes of an element, by the name of a kernel that names the collective, too.
-fn width_of_kernel(name: &str, kernel: &str) -> Option<u64> {
+fn width_of_kernel(name: &str, kernel: &str) -> Option<u32> {
     let word = kernel.split('_').nth(1).unwrap_or_default();
     if kind(word).is_none() || kind(word) != kind(name) {
         return None;
