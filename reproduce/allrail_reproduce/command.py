@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from allrail.cli import options
+from allrail.base.files import write_text
+from allrail.cli import options, output
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def command(
 
 
 def _everything(given: Path | None, *, as_json: bool, out: Path | None) -> None:
-    from allrail.cli import output
     from allrail_reproduce.everything import PARTS, reference_folder, together
 
     reference = reference_folder(given)
@@ -92,7 +92,6 @@ def themis(
     *, seeds: int, links: bool, workloads: bool, as_json: bool, out: Path | None, cache: bool
 ) -> None:
     """The Themis paper (ISCA'22) on its six platforms, and allrail's own policy."""
-    from allrail.cli import output
     from allrail_reproduce import themis as paper
     from allrail_reproduce import themis_workloads
     from allrail_reproduce.grid import CELLS
@@ -119,7 +118,6 @@ def themis(
 @options.out
 def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> None:
     """ASTRA-sim's tutorial (ASPLOS 2023), and what ASTRA-sim prints for the cases at hand."""
-    from allrail.cli import output
     from allrail_reproduce import astra_sim as tutorial
 
     with output.Progress("reproducing ASTRA-sim") as progress:
@@ -132,7 +130,6 @@ def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> Non
 @options.out
 def bytescheduler(*, as_json: bool, out: Path | None) -> None:
     """ByteScheduler (SOSP'19): its speed-ups on parameter servers, and over bandwidths."""
-    from allrail.cli import output
     from allrail_reproduce import bytescheduler as paper
 
     with output.Progress("reproducing ByteScheduler") as progress:
@@ -210,7 +207,6 @@ def hammingmesh(
 
     Results are kept on disk as they come: after an interruption the same command goes on.
     """
-    from allrail.cli import output
     from allrail_reproduce import hammingmesh as paper
     from allrail_reproduce.hammingmesh import trees as networks
     from allrail_reproduce.hammingmesh import workloads as training
@@ -249,7 +245,6 @@ def hammingmesh(
 @options.out
 def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None:
     """Horovod's control plane (NSDI'22): efficiency with and without its cache and groups."""
-    from allrail.cli import output
     from allrail_reproduce import horovod as paper
 
     with output.Progress("reproducing Horovod", counts=False) as progress:
@@ -283,7 +278,6 @@ def runs(*, path: Path | None, ratios: Path | None, as_json: bool) -> None:
     tflops_per_gpu with tflops_kind, mfu_pct or hfu_pct. What a line does not say is assumed, and
     told.
     """
-    from allrail.cli import output
     from allrail_reproduce import runs as published
 
     if as_json:
@@ -303,7 +297,6 @@ def runs(*, path: Path | None, ratios: Path | None, as_json: bool) -> None:
 
 def _write_ratios(file: Path | None, found: Runs) -> None:
     if file is not None:
-        from allrail.base.files import write_text
         from allrail_reproduce.runs.compared import as_csv
 
         write_text(file, as_csv(found.rows))
@@ -325,7 +318,6 @@ def memory(*, path: Path | None, as_json: bool, out: Path | None) -> None:
     A line states it as memory_gb or memory_gib: of torchtitan's runs the peak that PyTorch's
     allocator reserved, of others what nvidia-smi shows.
     """
-    from allrail.cli import output
     from allrail_reproduce.runs import memory as published
 
     with output.Progress("comparing memory") as progress:
@@ -347,7 +339,6 @@ def verdicts(*, folder: Path, as_json: bool) -> None:
       allrail reproduce verdicts tables
       allrail reproduce verdicts tables --json
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
     from allrail_reproduce import verdicts as posted
 
     found = posted.run(folder)
@@ -360,8 +351,6 @@ def verdicts(*, folder: Path, as_json: bool) -> None:
 
 
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
-    from allrail.cli import output
-
     if out is not None:
         outcome.write(out)
     if as_json:

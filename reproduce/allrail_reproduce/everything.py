@@ -1,17 +1,29 @@
 """Every publication at once: each with its own pages, and one page of all numbers.
 
-Which there are is `PARTS`; a new one is a function and a line there.
+Which there are is `PARTS`; a new one is a line there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from allrail.base.errors import InputError
+from allrail_reproduce import (
+    astra_sim,
+    bytescheduler,
+    hammingmesh,
+    horovod,
+    runs,
+    themis,
+    themis_workloads,
+)
 from allrail_reproduce.astra_sim import REFERENCE
+from allrail_reproduce.hammingmesh import workloads
 from allrail_reproduce.rows import Detail, Progress, Reproduction
+from allrail_reproduce.runs import memory
 
 TITLE = "Published numbers beside ours"
 
@@ -19,84 +31,31 @@ Reproduce = Callable[[Path | None, Progress | None], Reproduction]
 """Of a folder with reference files, where there is one, and who is told how far it is."""
 
 
-def _themis(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
-    from allrail_reproduce import themis
-
-    return themis.run(progress=progress)
-
-
-def _themis_workloads(
-    reference: Path | None,  # noqa: ARG001
-    progress: Progress | None,
-) -> Reproduction:
-    from allrail_reproduce import themis_workloads
-
-    return themis_workloads.run(progress=progress)
-
-
 def _astra_sim(reference: Path | None, progress: Progress | None) -> Reproduction:
-    from allrail_reproduce import astra_sim
-
     cases = None if reference is None else reference / "astra-sim"
     return astra_sim.run(
         reference=cases if cases is not None and cases.exists() else None, progress=progress
     )
 
 
-def _hammingmesh(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
-    from allrail_reproduce import hammingmesh
-
-    return hammingmesh.run(hammingmesh.Scope(), progress=progress)
-
-
-def _hammingmesh_workloads(
-    reference: Path | None,  # noqa: ARG001
-    progress: Progress | None,
-) -> Reproduction:
-    from allrail_reproduce.hammingmesh import workloads
-
-    return workloads.run(("flows", "packets"), progress=progress)
-
-
-def _bytescheduler(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
-    from allrail_reproduce import bytescheduler
-
-    return bytescheduler.run(progress=progress)
-
-
-def _horovod(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
-    from allrail_reproduce import horovod
-
-    return horovod.run(progress=progress)
-
-
 def _runs(reference: Path | None, progress: Progress | None) -> Reproduction:
-    from allrail_reproduce import runs
-
     table = None if reference is None else reference / "training_runs.csv"
     found = runs.run(table if table is not None and table.exists() else None, progress=progress)
     return found.reproduction()
 
 
-def _memory(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
-    from allrail_reproduce.runs import memory
-
-    return memory.run(progress=progress)
-
-
 PARTS: Mapping[str, Reproduce] = {
-    one.__name__.strip("_").replace("_", "-"): one
-    for one in (
-        _themis,
-        _themis_workloads,
-        _astra_sim,
-        _bytescheduler,
-        _horovod,
-        _hammingmesh,
-        _hammingmesh_workloads,
-        _memory,
-        _runs,
-    )
+    "themis": lambda _, progress: themis.run(progress=progress),
+    "themis-workloads": lambda _, progress: themis_workloads.run(progress=progress),
+    "astra-sim": _astra_sim,
+    "bytescheduler": lambda _, progress: bytescheduler.run(progress=progress),
+    "horovod": lambda _, progress: horovod.run(progress=progress),
+    "hammingmesh": lambda _, progress: hammingmesh.run(hammingmesh.Scope(), progress=progress),
+    "hammingmesh-workloads": lambda _, progress: workloads.run(
+        ("flows", "packets"), progress=progress
+    ),
+    "memory": lambda _, progress: memory.run(progress=progress),
+    "runs": _runs,
 }
 """By name, in the order in which they run: the longest last but for the runs of a table."""
 
@@ -110,8 +69,6 @@ def reference_folder(given: Path | None) -> Path | None:
     Raises:
         InputError: It is named, and is no folder.
     """
-    import os
-
     named = os.environ.get(REFERENCE)
     folder = given or (Path(named) if named else None)
     if folder is not None and not folder.is_dir():

@@ -23,6 +23,8 @@ PLATFORMS = (
 )
 SIZES = ("100 MB", "250 MB", "500 MB", "1000 MB")
 CHUNKS = 64
+SPREAD = 0.1
+"""By how much of itself a perturbed bandwidth or latency differs at most."""
 
 BASELINE, FIFO, SCF, SEARCH = "baseline", "themis+FIFO", "themis+SCF", "search"
 SCHEDULES = {
@@ -84,22 +86,21 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def perturbed(tree: dict[str, Any], *, seed: int, spread: float = 0.1) -> dict[str, Any]:
-    """A scenario whose bandwidths and latencies differ from the plan's by up to `spread`.
+def perturbed(tree: dict[str, Any], *, seed: int) -> dict[str, Any]:
+    """A scenario whose bandwidths and latencies differ from the plan's by up to `SPREAD`.
 
     Every dimension draws a factor for its bandwidth and one for its latency.
 
     Args:
         tree: A resolved scenario.
         seed: Of the draws.
-        spread: As a fraction.
     """
     draws = random.Random(seed)  # noqa: S311, nothing secret
     copy: dict[str, Any] = json.loads(json.dumps(tree))
     for dimension in copy["fabric"]["dimensions"]:
         for key, kind, unit in (("bandwidth", "bandwidth", "B/s"), ("latency", "time", "ps")):
             nominal = _core.parse_quantity(kind, dimension[key])  # type: ignore[arg-type]
-            factor = draws.uniform(1 - spread, 1 + spread)
+            factor = draws.uniform(1 - SPREAD, 1 + SPREAD)
             dimension[key] = f"{max(1, round(nominal * factor))} {unit}"
     copy["schedule"]["accept_plan"] = "same_shape"
     return copy

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail import _core
+from allrail.base.files import staged_folder
 from allrail.base.units import show_count
+from allrail.output.frames import write_frame
+from allrail.output.report import style
+from allrail_reproduce.page import page
 from allrail_reproduce.published import COMPUTED, Made, Published
 
 if TYPE_CHECKING:
@@ -296,12 +301,6 @@ class Reproduction:
             InputError: It cannot be written.
         """
         import polars as pl
-
-        from allrail import _core
-        from allrail.base.files import staged_folder
-        from allrail.output.frames import write_frame
-        from allrail.output.report import style
-        from allrail_reproduce.page import page
 
         tree = self.to_dict()
         numbers = pl.DataFrame(

@@ -6,12 +6,18 @@ moment; everything that had come by then is kept.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
+from allrail import _core
+from allrail.scenario.explain import from_core
+from allrail.scenario.places import Places
+from allrail.simulation.api import simulate
+from allrail.simulation.placement import place
 from allrail_reproduce.kept import Kept
 from allrail_reproduce.rows import Progress
 
@@ -49,25 +55,15 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         progress: Told how far it is.
     """
     if "place" in scenario:
-        from allrail.simulation.placement import place
-
         placed: dict[str, Any] = place(scenario["fabric"], **scenario["place"], progress=progress)
         return placed
     if "workload" in scenario:
-        import json
-
-        from allrail import _core
-        from allrail.scenario.explain import from_core
-        from allrail.scenario.places import Places
-
         try:
             text = _core.simulate(json.dumps(scenario), progress=progress)
         except _core.InputError as error:
             raise from_core(error, places=Places()) from None
         told: dict[str, Any] = json.loads(text)
         return told
-    from allrail.simulation.api import simulate
-
     return simulate(dict(scenario), progress=progress).to_dict()
 
 

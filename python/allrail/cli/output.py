@@ -120,41 +120,6 @@ def rows(header: Sequence[str], lines: Sequence[list[str]], failed: Sequence[Fai
         )
 
 
-def failed_tree(row: FailedRow) -> dict[str, object]:
-    """Return a variant that cannot be simulated as a row of `--json`.
-
-    Args:
-        row: The variant.
-    """
-    error = {"message": row.error.message, "hint": row.error.hint}
-    return {"label": row.label, "sets": row.sets, "error": error}
-
-
-def none_worked(rows: Sequence[object], failed: Sequence[FailedRow]) -> None:
-    """Refuse a comparison of which no variant can be simulated.
-
-    Args:
-        rows: Those that can.
-        failed: Those that cannot.
-
-    Raises:
-        InputError: The first of them.
-    """
-    if failed and not rows:
-        raise failed[0].error
-
-
-def end_with(failed: Sequence[FailedRow]) -> None:
-    """End with status 1 where a variant could not be simulated.
-
-    Args:
-        failed: Those.
-    """
-    if failed:
-        sys.stdout.flush()
-        raise SystemExit(1)
-
-
 def pairs(rows: Sequence[tuple[str, str]]) -> None:
     """Print names and values on stdout, one pair a line.
 

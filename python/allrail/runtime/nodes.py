@@ -347,7 +347,7 @@ class Calls:
             pass
 
 
-def check_current(held: _core.Memory, name: str = "") -> None:
+def check_current(held: _core.Memory) -> None:
     """Check that an array still has the memory that an exchange has written to.
 
     Raises:
@@ -356,7 +356,6 @@ def check_current(held: _core.Memory, name: str = "") -> None:
     if not held.is_current():
         raise TrainingError(
             "its memory was exchanged for another while its exchange was under way",
-            field=name,
             hint="wait for an exchange before `tensor.data = ...`, `set_` or `resize_`",
         )
 

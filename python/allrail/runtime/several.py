@@ -8,7 +8,6 @@ their ranks have ended.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +67,6 @@ def hosts_of(
     node_rank: int | None,
     rendezvous: str | None,
     token_file: Path | None,
-    environment: Mapping[str, str] = os.environ,
 ) -> Hosts | None:
     """Return the hosts that options speak of; None for this one alone.
 
@@ -77,7 +75,6 @@ def hosts_of(
         node_rank: Which one this is.
         rendezvous: Where the first one is reached: `HOST:PORT`.
         token_file: A file with the token; if None, `ALLRAIL_STORE_TOKEN` has it.
-        environment: The variables of this process.
 
     Raises:
         InputError: Options do not fit each other, or there is no token.
@@ -121,11 +118,11 @@ def hosts_of(
             value=rendezvous,
             hint="such as `10.0.0.1:29400`, or `[fd00::1]:29400`",
         ) from None
-    return Hosts(nodes, node_rank, address, _token(token_file, environment))
+    return Hosts(nodes, node_rank, address, _token(token_file))
 
 
-def _token(file: Path | None, environment: Mapping[str, str]) -> str:
-    field, token = TOKEN, environment.get(TOKEN, "")
+def _token(file: Path | None) -> str:
+    field, token = TOKEN, os.environ.get(TOKEN, "")
     if file is not None:
         field = "--token-file"
         try:

@@ -46,8 +46,6 @@ from allrail.torch.reductions import op_of
 from allrail.torch.uncompiled import keep_from_compiler
 from allrail.torch.work import Work
 
-_CPU = torch.device("cpu")
-
 
 class Group(dist.ProcessGroup):
     """One process group; torch calls its methods.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allrail.simulation.graphs import measure
 from allrail_reproduce.hammingmesh import allocation, claims, gpt3, job_sizes, making_room
 from allrail_reproduce.hammingmesh.allocation import Allocation, PlaceCase
 from allrail_reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
@@ -76,8 +77,6 @@ def run(
 
 def measured(scope: Scope) -> dict[str, dict[str, Any]]:
     """Also the nonblocking fat tree's, which savings are relative to."""
-    from allrail.simulation.graphs import measure
-
     return {cluster.fabric: measure(cluster.fabric) for cluster in scope.clusters}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from allrail.output.report.placement import boards
 from allrail_reproduce.hammingmesh import gaps
 from allrail_reproduce.hammingmesh.published import (
     HX2,
@@ -335,8 +336,6 @@ class Allocation:
 
     def pictures(self) -> list[Picture]:
         """A map of boards, many of them failed; if small meshes are placed."""
-        from allrail.output.report.placement import boards
-
         drawn = [
             case
             for case in self.results

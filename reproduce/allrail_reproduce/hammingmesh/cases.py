@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+from allrail import _core
 from allrail.scenario import GraphFabric, load_any_fabric
+from allrail.simulation.graphs import count
 from allrail_reproduce.hammingmesh import samples
 from allrail_reproduce.hammingmesh.published import (
     DRAGONFLY,
@@ -199,23 +201,17 @@ def fabric_keys(fabric: str) -> dict[str, Any]:
 
 @cache
 def _counts(fabric: str) -> tuple[int, int]:
-    from allrail.simulation.graphs import count
-
     tree = count(fabric)
     return int(tree["npus"]), int(tree["planes"])
 
 
 @cache
 def _ports(fabric: str) -> int:
-    from allrail.simulation.graphs import count
-
     return int(count(fabric)["ports"])
 
 
 @cache
 def _bytes(size: str) -> int:
-    from allrail import _core
-
     return _core.parse_quantity("size", size)
 
 

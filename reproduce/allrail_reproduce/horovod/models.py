@@ -13,6 +13,8 @@ from functools import cache, cached_property
 from math import prod
 from typing import Any
 
+from allrail.scenario.models import load_model
+
 TENSOR_CORES = 125e12 / 2
 """FLOP/s: half of a V100's peak in FP16, the default of `workload.compute.efficiency`."""
 V100_IMAGES = 360.0
@@ -29,8 +31,6 @@ class _Layer:
 
 @cache
 def _layers(preset: str) -> tuple[_Layer, ...]:
-    from allrail.scenario.models import load_model
-
     return tuple(_expanded(load_model(preset)["layers"]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from allrail.output.report.style import GRID, HUES, MUTED, WIDTH, bare, style
 from allrail_reproduce.horovod.cases import Efficiencies
 from allrail_reproduce.horovod.claims import CLAIMS
 
@@ -20,8 +21,6 @@ def draw(results: Efficiencies, ways: Mapping[str, Collection[str]]) -> Figure:
         ways: Which coordinations have a line, by model.
     """
     from matplotlib.figure import Figure
-
-    from allrail.output.report.style import GRID, HUES, MUTED, WIDTH, bare, style
 
     with style("efficiency"):
         figure = Figure(figsize=(WIDTH, 7.6), layout="constrained")
