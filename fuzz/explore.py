@@ -8,7 +8,7 @@ What is found by itself, so that a new law is explored once it stands in the tre
 
 - Rust: tests within `proptest!`, which draw from `PROPTEST_RNG_SEED`; and *laws over seeds*, the
   other tests of a file that reads `LAW_SEEDS`, which run the seeds `LAW_FIRST_SEED ..
-  LAW_FIRST_SEED + LAW_SEEDS` (in `make test`: 0 and what the law pins, 200 by default).
+  LAW_FIRST_SEED + LAW_SEEDS` (in `make test`: 0 and what the law pins).
 - Python: tests with hypothesis.
 - Fuzzers: the targets of `fuzz_readers.py`, and of `crates/formats/tests/it/fuzz`.
 

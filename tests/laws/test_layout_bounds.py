@@ -51,7 +51,7 @@ def a_case(seed):
     return job, draw.sample(layouts, min(len(layouts), 8))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_pruned_and_exhaustive_agree_and_no_bound_is_above_its_simulation(seed):
     job, layouts = a_case(seed)

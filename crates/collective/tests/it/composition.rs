@@ -82,7 +82,7 @@ use Operation::{
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn all_reduce_in_any_two_orders(

@@ -112,7 +112,7 @@ fn only_a_broadcast_has_a_root_and_it_is_one_of_its_ranks() {
 
 /// How many cases of each algorithm and operation; more by `LAW_SEEDS=1000`.
 fn seeds() -> u64 {
-    std::env::var("LAW_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+    std::env::var("LAW_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 
 #[test]

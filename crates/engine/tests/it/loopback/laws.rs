@@ -16,6 +16,9 @@ use super::faults::Fault;
 use super::programs;
 use super::{Driver, Job, Loopback, Outcome, RankOutcome, Transport, contents};
 
+/// Seeds of a law in `make test`: so many draw every policy and algorithm. More are explored.
+const PINNED: u64 = 120;
+
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -33,7 +36,7 @@ struct Seeds {
 impl Seeds {
     fn of(law: &'static str) -> Self {
         let first = number("LAW_FIRST_SEED", 0);
-        let range = first..first.saturating_add(number("LAW_SEEDS", 200));
+        let range = first..first.saturating_add(number("LAW_SEEDS", PINNED));
         Self { range, law, events: 0, tags: BTreeSet::new(), begun: std::time::Instant::now() }
     }
 
@@ -66,7 +69,7 @@ impl Seeds {
 
     /// All of these have taken part, if all pinned seeds were run.
     fn end(self, wanted: impl IntoIterator<Item = &'static str>) {
-        if self.range.end - self.range.start >= 200 {
+        if self.range.end - self.range.start >= PINNED {
             for tag in chunks_and_algorithms().chain(wanted) {
                 assert!(self.tags.contains(tag), "{}: `{tag}` was never drawn", self.law);
             }
@@ -419,7 +422,7 @@ fn names_are_forgotten_on_all_ranks_alike() {
         }
     }
     let all = seeds.range.end - seeds.range.start;
-    assert!(all < 200 || renewed > 1000, "names are hardly ever forgotten: {renewed} times");
+    assert!(all < PINNED || renewed > 5 * all, "names are hardly ever forgotten: {renewed} times");
     seeds.end([]);
 }
 
@@ -438,15 +441,15 @@ fn whatever_goes_wrong_with_calls_every_rank_that_is_left_names_it() {
 #[test]
 fn a_word_that_cannot_be_understood_names_its_sender_everywhere() {
     let mut seeds = Seeds::of("a_word_that_cannot_be_understood");
-    let mut garbled = 0;
+    let mut garbled = 0_u64;
     for seed in seeds.range.clone() {
         let job = Job::garbled(seed, Seeds::most_ranks(seed).min(60));
         let outcome = seeds.run(seed, &job);
-        garbled += u32::from(outcome.injected.is_some());
+        garbled += u64::from(outcome.injected.is_some());
         check_fault(&job, &outcome, &seeds.what(seed));
     }
     let all = seeds.range.end - seeds.range.start;
-    assert!(all < 200 || garbled > 100, "hardly ever: {garbled} times");
+    assert!(all < PINNED || garbled > all / 2, "hardly ever: {garbled} times");
     seeds.end([]);
 }
 
