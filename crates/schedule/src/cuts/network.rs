@@ -183,7 +183,7 @@ impl Network {
 
     /// The members in the order in which a search from the first of them meets them; those that it cannot reach
     /// follow.
-    pub(super) fn nearest_first(&self, members: &[u32]) -> Vec<u32> {
+    pub(crate) fn nearest_first(&self, members: &[u32]) -> Vec<u32> {
         let mut is_member = vec![false; self.nodes()];
         members.iter().for_each(|member| is_member[*member as usize] = true);
         let mut seen = vec![false; self.nodes()];

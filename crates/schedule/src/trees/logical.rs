@@ -24,22 +24,19 @@ impl Logical {
         Self { nodes: network.nodes(), links }
     }
 
-    pub(super) fn capacity(&self, from: u32, to: u32) -> u128 {
-        let paths = self.links.get(&[from, to]).into_iter().flatten();
-        paths.map(|path| path.multiplicity).sum()
-    }
-
     /// All links with their capacities.
     pub(super) fn capacities(&self) -> impl Iterator<Item = ([u32; 2], u128)> {
         let sum = |paths: &Vec<Path>| paths.iter().map(|path| path.multiplicity).sum();
         self.links.iter().map(move |(ends, paths)| (*ends, sum(paths)))
     }
 
-    /// The nodes with a link to `node`, and those that it has one to.
-    pub(super) fn around(&self, node: u32) -> [Vec<u32>; 2] {
-        let to = self.links.keys().filter(|ends| ends[1] == node).map(|ends| ends[0]);
-        let from = self.links.keys().filter(|ends| ends[0] == node).map(|ends| ends[1]);
-        [to.collect(), from.collect()]
+    /// The links into a node, by the node that they come from, and those out of it, by the node that they lead to.
+    pub(super) fn around(&self, node: u32) -> [Vec<(u32, u128)>; 2] {
+        let side = |inner: usize| {
+            let links = self.capacities().filter(|(ends, _)| ends[inner] == node);
+            links.map(|(ends, capacity)| (ends[1 - inner], capacity)).collect()
+        };
+        [side(1), side(0)]
     }
 
     /// Takes so much of a link.

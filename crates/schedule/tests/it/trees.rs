@@ -66,12 +66,7 @@ fn on_a_switch_all_send_to_all() {
 
 #[test]
 fn two_rings_of_a_torus_less_a_cable() {
-    let at = |row: u32, column: u32| row % 4 * 4 + column % 4;
-    let cables = (0..4).flat_map(|row| (0..4).map(move |column| (row, column)));
-    let cables = cables.flat_map(|(row, column)| {
-        [(at(row, column), at(row, column + 1), 50), (at(row, column), at(row + 1, column), 50)]
-    });
-    let torus = network(16, &cables.skip(1).collect::<Vec<_>>());
+    let torus = network(16, &torus(4, 4)[1..]);
     let members: Vec<u32> = (0..16).collect();
     check(&torus, &members, &forest(&torus, &members).expect("joined"));
 }
@@ -94,6 +89,46 @@ fn trees_past_a_switch_go_round() {
     let pairs: BTreeSet<_> =
         found.trees.iter().flat_map(|tree| &tree.edges).map(|edge| (edge.from, edge.to)).collect();
     assert_eq!(pairs.len(), 5, "{pairs:?}");
+}
+
+/// Cables of a torus of so many rows and columns.
+fn torus(rows: u32, columns: u32) -> Vec<(u32, u32, u64)> {
+    let at = |row: u32, column: u32| row % rows * columns + column % columns;
+    let cables = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    let of = |(row, column)| {
+        [(at(row, column), at(row, column + 1), 50), (at(row, column), at(row + 1, column), 50)]
+    };
+    cables.flat_map(of).collect()
+}
+
+/// Where nothing is to spare, almost every step has to be the right one.
+#[test]
+fn a_whole_torus_into_whose_members_no_more_leads_than_has_to() {
+    let torus = network(36, &torus(6, 6));
+    let members: Vec<u32> = (0..36).collect();
+    check(&torus, &members, &forest(&torus, &members).expect("joined"));
+}
+
+/// Switches with more neighbours than are joined all with all: nodes of eight, one switch inside and a rail for each
+/// NPU, two of which have lost theirs.
+#[test]
+fn nodes_with_rails_of_which_two_are_missing() {
+    let inside = (0..160).map(|npu| (npu, 160 + npu / 8, 300));
+    let rails = (0..160).filter(|npu| ![5, 77].contains(npu)).map(|npu| (npu, 180 + npu % 8, 50));
+    let nodes = network(188, &inside.chain(rails).collect::<Vec<_>>());
+    let members: Vec<u32> = (0..160).collect();
+    let found = forest(&nodes, &members).expect("joined");
+    check(&nodes, &members, &found);
+    // Batches are divided seldom.
+    assert!(found.trees.len() < 2 * members.len(), "{}", found.trees.len());
+}
+
+/// As many NPUs as make a flow for every step of every tree too many.
+#[test]
+fn a_large_torus_less_a_cable() {
+    let torus = network(400, &torus(20, 20)[1..]);
+    let members: Vec<u32> = (0..400).collect();
+    check(&torus, &members, &forest(&torus, &members).expect("joined"));
 }
 
 #[test]
