@@ -96,8 +96,8 @@ struct Inner {
     solver: Solver,
     flows: Vec<Flow>,
     unused: Vec<u32>,
-    /// The flow of each of the solver's.
-    owners: Vec<u32>,
+    /// The flows of each of the solver's bundles.
+    bundles: Vec<Vec<u32>>,
     /// Come, but not shared out yet.
     fresh: Vec<u32>,
     /// Of every lane on which one flows, those that wait.
@@ -140,7 +140,7 @@ impl Flows {
             router,
             flows: Vec::new(),
             unused: Vec::new(),
-            owners: Vec::new(),
+            bundles: Vec::new(),
             fresh: Vec::new(),
             lanes: HashMap::new(),
             stale: false,
@@ -186,32 +186,58 @@ impl Inner {
         self.messages.extend(self.fresh.iter().map(|&id| self.flows[id as usize].message));
         self.routes.clear();
         self.router.routes(&self.messages, &mut self.routes);
-        for (id, route) in self.fresh.drain(..).zip(self.routes.drain(..)) {
+        let fresh = std::mem::take(&mut self.fresh);
+        for (&id, route) in fresh.iter().zip(self.routes.drain(..)) {
             let flow = &mut self.flows[id as usize];
             flow.latency = route.latency;
             for &(link, share) in route.entries.iter() {
                 self.carried[link as usize] += share * flow.left;
             }
             flow.sharing = self.solver.add(route.entries);
-            if flow.sharing as usize >= self.owners.len() {
-                self.owners.resize(flow.sharing as usize + 1, 0);
+            if flow.sharing as usize >= self.bundles.len() {
+                self.bundles.resize(flow.sharing as usize + 1, Vec::new());
             }
-            self.owners[flow.sharing as usize] = id;
+            self.bundles[flow.sharing as usize].push(id);
         }
         self.solver.update();
-        for &sharing in self.solver.changed() {
-            let id = self.owners[sharing as usize];
-            let flow = &mut self.flows[id as usize];
-            let rate = self.solver.rate(sharing);
-            let whole = flow.rate == 0.0;
-            flow.left -= flow.rate * (self.now - flow.since) as f64 / PS_PER_S;
-            (flow.since, flow.rate) = (self.now, rate);
-            flow.ends = self.now.saturating_add(duration(flow, whole));
-            if flow.ends < flow.due {
-                flow.due = flow.ends;
-                self.ends.entry(flow.ends).or_default().push((id, flow.generation));
+        for place in 0..self.solver.changed().len() {
+            let bundle = self.solver.changed()[place];
+            let rate = self.solver.rate(bundle);
+            for place in 0..self.bundles[bundle as usize].len() {
+                self.set_rate(self.bundles[bundle as usize][place], rate);
             }
         }
+        // Who came to a bundle that keeps its rate.
+        for &id in &fresh {
+            if self.flows[id as usize].rate == 0.0 {
+                self.set_rate(id, self.solver.rate(self.flows[id as usize].sharing));
+            }
+        }
+        self.fresh = fresh;
+        self.fresh.clear();
+    }
+
+    /// From now on a flow has another rate.
+    fn set_rate(&mut self, id: u32, rate: f64) {
+        let flow = &mut self.flows[id as usize];
+        let whole = flow.rate == 0.0;
+        flow.left -= flow.rate * (self.now - flow.since) as f64 / PS_PER_S;
+        (flow.since, flow.rate) = (self.now, rate);
+        flow.ends = self.now.saturating_add(duration(flow, whole));
+        if flow.ends < flow.due {
+            flow.due = flow.ends;
+            self.ends.entry(flow.ends).or_default().push((id, flow.generation));
+        }
+    }
+
+    /// A flow shares no more.
+    fn leave(&mut self, id: u32) {
+        let sharing = self.flows[id as usize].sharing;
+        let bundle = &mut self.bundles[sharing as usize];
+        let place = bundle.iter().position(|&other| other == id);
+        bundle.swap_remove(place.expect("a flow is in its bundle"));
+        self.solver.remove(sharing);
+        self.stale = true;
     }
 
     /// What happens at the instant `now`: deliveries before departures.
@@ -230,16 +256,15 @@ impl Inner {
                 continue;
             }
             flow.state = State::Travelling;
-            if flow.sharing != NOT_SHARING {
-                self.solver.remove(flow.sharing);
-                self.stale = true;
-            }
             self.arrivals
                 .entry(now.saturating_add(flow.latency))
                 .or_default()
                 .push((id, generation));
             if let Some(tag) = flow.sent_tag {
                 sent.push(Ready { entry: (id, generation), event: Event::Sent { tag } });
+            }
+            if flow.sharing != NOT_SHARING {
+                self.leave(id);
             }
             self.let_next(id);
         }
@@ -413,8 +438,7 @@ impl NetworkModel for Flows {
                 if flow.sharing == NOT_SHARING {
                     inner.fresh.retain(|&other| other != id);
                 } else {
-                    inner.solver.remove(flow.sharing);
-                    inner.stale = true;
+                    inner.leave(id);
                 }
                 inner.let_next(id);
             }

@@ -42,6 +42,9 @@ pub(super) struct Router {
     best: Option<Best>,
     routes: HashMap<(u32, u32), Route>,
     batches: HashMap<Vec<Message>, Arc<[Route]>>,
+    /// The last one between two ends, where messages are split together: the same entries are shared by those that
+    /// have them.
+    last: HashMap<(u32, u32), Route>,
     kept: usize,
     shares: Vec<f64>,
 }
@@ -57,6 +60,7 @@ impl Router {
             best: None,
             routes: HashMap::new(),
             batches: HashMap::new(),
+            last: HashMap::new(),
             kept: 0,
             shares: Vec::new(),
             trunk,
@@ -93,6 +97,7 @@ impl Router {
         if self.kept > KEPT {
             self.routes.clear();
             self.batches.clear();
+            self.last.clear();
             self.kept = 0;
         }
         match self.splitting {
@@ -212,7 +217,14 @@ impl Router {
                 entries.extend(&inner[place].0);
                 latency += inner[place].1;
             }
-            out.push(Route { entries: entries.into(), latency });
+            let last = self.last.get(&(from, to));
+            if let Some(last) = last.filter(|last| *last.entries == *entries) {
+                out.push(Route { latency, ..last.clone() });
+                continue;
+            }
+            let route = Route { entries: entries.into(), latency };
+            self.last.insert((from, to), route.clone());
+            out.push(route);
         }
     }
 }

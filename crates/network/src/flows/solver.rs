@@ -12,10 +12,13 @@
 //! start together end in the order of their rates, fastest first, and an end then touches next to
 //! nothing. Whatever changes at one instant is one update.
 //!
+//! Flows over the same entries (the same [`Arc`]) have the same rate, and are one to the filling: a *bundle*, with
+//! their number as a factor of its weights. An update costs what its bundles do, however many flows they have.
+//!
 //! Beside it, [`oracle`](super::oracle) fills everything anew; a property test compares the two.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 /// A resource, and how much of it a flow takes for each unit of its rate.
@@ -27,8 +30,10 @@ const MARGIN: f64 = 1e-9;
 const STILL: f64 = 1e-12;
 
 #[derive(Clone, Debug)]
-struct Flow {
+struct Bundle {
     entries: Arc<[Entry]>,
+    /// How many flows it has.
+    flows: f64,
     /// Infinite until the first update.
     rate: f64,
     /// The last filling that it was part of.
@@ -39,8 +44,8 @@ struct Flow {
 #[derive(Clone, Debug, Default)]
 struct Resource {
     capacity: f64,
-    /// Flows, with their weights.
-    flows: Vec<(u32, f64)>,
+    /// Bundles, with the weight of each of their flows.
+    bundles: Vec<(u32, f64)>,
     /// Of the filling: what is left of the capacity, and who still rises.
     left: f64,
     rising: f64,
@@ -55,7 +60,9 @@ struct Resource {
 #[derive(Clone, Debug)]
 pub struct Solver {
     resources: Vec<Resource>,
-    flows: Vec<Flow>,
+    bundles: Vec<Bundle>,
+    /// The bundle over entries at each address; it keeps them there.
+    known: HashMap<usize, u32>,
     unused: Vec<u32>,
     /// Come since the last update.
     fresh: Vec<u32>,
@@ -74,7 +81,8 @@ impl Solver {
         let resource = |&capacity| Resource { capacity, ..Resource::default() };
         Self {
             resources: capacities.iter().map(resource).collect(),
-            flows: Vec::new(),
+            bundles: Vec::new(),
+            known: HashMap::new(),
             unused: Vec::new(),
             fresh: Vec::new(),
             left: Vec::new(),
@@ -85,50 +93,61 @@ impl Solver {
     }
 
     /// A flow over these resources, each named once, with positive weights. Its rate is known after
-    /// the next update.
+    /// the next update. Returns the number of its bundle, which is that of all flows over these very entries.
     ///
     /// # Panics
     /// It uses no resource.
     pub fn add(&mut self, entries: Arc<[Entry]>) -> u32 {
         assert!(!entries.is_empty(), "a flow uses a resource");
-        let id = self.unused.pop().unwrap_or(self.flows.len() as u32);
-        for &(resource, weight) in &*entries {
-            self.resources[resource as usize].flows.push((id, weight));
+        let address = entries.as_ptr().addr();
+        if let Some(&id) = self.known.get(&address) {
+            self.bundles[id as usize].flows += 1.0;
+            self.fresh.push(id);
+            return id;
         }
-        let flow = Flow { entries, rate: f64::INFINITY, filling: 0, frozen: false };
-        if id as usize == self.flows.len() {
-            self.flows.push(flow);
+        let id = self.unused.pop().unwrap_or(self.bundles.len() as u32);
+        self.known.insert(address, id);
+        for &(resource, weight) in &*entries {
+            self.resources[resource as usize].bundles.push((id, weight));
+        }
+        let bundle = Bundle { entries, flows: 1.0, rate: f64::INFINITY, filling: 0, frozen: false };
+        if id as usize == self.bundles.len() {
+            self.bundles.push(bundle);
         } else {
-            self.flows[id as usize] = flow;
+            self.bundles[id as usize] = bundle;
         }
         self.fresh.push(id);
         id
     }
 
-    /// Takes a flow away; its number is free for another.
+    /// Takes a flow of a bundle away; with its last one, the number is free for another bundle.
     pub fn remove(&mut self, id: u32) {
-        let flow = &self.flows[id as usize];
-        for &(resource, _) in &*flow.entries {
-            let flows = &mut self.resources[resource as usize].flows;
-            let place = flows.iter().position(|&(other, _)| other == id);
-            flows.swap_remove(place.expect("a flow is listed by its resources"));
+        let bundle = &mut self.bundles[id as usize];
+        if bundle.rate.is_finite() {
+            self.lowest = self.lowest.min(bundle.rate);
+            self.left.extend(bundle.entries.iter().map(|&(resource, _)| resource));
         }
-        if flow.rate.is_finite() {
-            self.lowest = self.lowest.min(flow.rate);
-            self.left.extend(flow.entries.iter().map(|&(resource, _)| resource));
-        } else {
-            self.fresh.retain(|&other| other != id);
+        bundle.flows -= 1.0;
+        if bundle.flows > 0.0 {
+            return;
         }
+        for &(resource, _) in &*bundle.entries {
+            let bundles = &mut self.resources[resource as usize].bundles;
+            let place = bundles.iter().position(|&(other, _)| other == id);
+            bundles.swap_remove(place.expect("a bundle is listed by its resources"));
+        }
+        self.known.remove(&bundle.entries.as_ptr().addr());
+        self.fresh.retain(|&other| other != id);
         self.unused.push(id);
     }
 
-    /// The rate of a flow, as of the last update.
+    /// The rate of each flow of a bundle, as of the last update.
     #[must_use]
     pub fn rate(&self, id: u32) -> f64 {
-        self.flows[id as usize].rate
+        self.bundles[id as usize].rate
     }
 
-    /// The flows whose rates the last update changed.
+    /// The bundles whose rates the last update changed. A flow that came to a bundle may have found it at its rate.
     #[must_use]
     pub fn changed(&self) -> &[u32] {
         &self.changed
@@ -148,25 +167,29 @@ impl Solver {
     fn level(&mut self) -> f64 {
         let (mut level, mut fresh) = (self.lowest, std::mem::take(&mut self.fresh));
         fresh.retain(|&id| {
-            let flow = &mut self.flows[id as usize];
-            let alone = |&(resource, _): &Entry| self.resources[resource as usize].flows.len() == 1;
-            if !flow.entries.iter().all(alone) {
+            let bundle = &mut self.bundles[id as usize];
+            if bundle.filling == self.filling {
+                return false;
+            }
+            let resources = &self.resources;
+            let alone = |&(resource, _): &Entry| resources[resource as usize].bundles.len() == 1;
+            if !bundle.entries.iter().all(alone) {
                 return true;
             }
-            let limits = flow.entries.iter();
-            flow.rate = limits
-                .map(|&(resource, weight)| self.resources[resource as usize].capacity / weight)
-                .fold(f64::INFINITY, f64::min);
-            (flow.filling, flow.frozen) = (self.filling, true);
+            let limits = bundle.entries.iter().map(|&(resource, weight)| {
+                resources[resource as usize].capacity / (weight * bundle.flows)
+            });
+            bundle.rate = limits.fold(f64::INFINITY, f64::min);
+            (bundle.filling, bundle.frozen) = (self.filling, true);
             self.changed.push(id);
             false
         });
         for &id in &fresh {
-            for &(number, _) in &*self.flows[id as usize].entries {
+            for &(number, _) in &*self.bundles[id as usize].entries {
                 let resource = &mut self.resources[number as usize];
                 if resource.looked_at != self.filling {
                     resource.looked_at = self.filling;
-                    level = level.min(full_at(resource, &self.flows));
+                    level = level.min(full_at(resource, &self.bundles));
                     self.left.push(number);
                 }
             }
@@ -179,15 +202,15 @@ impl Solver {
     /// Finds the flows of at least `level` that a change may reach, and sets them rising; returns
     /// the resources that they use, by the level at which each would be full.
     fn reach(&mut self, level: f64) -> BinaryHeap<Reverse<(u64, u32)>> {
-        let Self { resources, flows, filling, .. } = self;
+        let Self { resources, bundles, filling, .. } = self;
         let mut queue = std::mem::take(&mut self.left);
         queue.retain(|&number| {
             let resource = &mut resources[number as usize];
             let known = resource.filling == *filling;
             // Who got a rate above is not to be filled.
-            let settled = match resource.flows[..] {
+            let settled = match resource.bundles[..] {
                 [] => true,
-                [(flow, _)] => flows[flow as usize].filling == *filling,
+                [(bundle, _)] => bundles[bundle as usize].filling == *filling,
                 _ => false,
             };
             if !known && !settled {
@@ -199,13 +222,13 @@ impl Solver {
         while let Some(&number) = queue.get(head) {
             head += 1;
             let resource = number as usize;
-            for place in 0..resources[resource].flows.len() {
-                let flow = &mut flows[resources[resource].flows[place].0 as usize];
-                if flow.filling == *filling || flow.rate < level {
+            for place in 0..resources[resource].bundles.len() {
+                let bundle = &mut bundles[resources[resource].bundles[place].0 as usize];
+                if bundle.filling == *filling || bundle.rate < level {
                     continue;
                 }
-                (flow.filling, flow.frozen) = (*filling, false);
-                for &(other, _) in &*flow.entries {
+                (bundle.filling, bundle.frozen) = (*filling, false);
+                for &(other, _) in &*bundle.entries {
                     if resources[other as usize].filling != *filling {
                         resources[other as usize].filling = *filling;
                         queue.push(other);
@@ -216,7 +239,7 @@ impl Solver {
         let mut keys = Vec::with_capacity(queue.len());
         for number in queue.drain(..) {
             let resource = &mut resources[number as usize];
-            weigh(resource, flows, *filling);
+            weigh(resource, bundles, *filling);
             if resource.count > 0 {
                 keys.push(Reverse(((resource.left / resource.rising).max(0.0).to_bits(), number)));
             }
@@ -238,7 +261,7 @@ impl Solver {
             let mut full = resource.left / resource.rising;
             if full <= key * (1.0 + MARGIN) {
                 // Sums that were only subtracted from may have drifted.
-                weigh(resource, &self.flows, self.filling);
+                weigh(resource, &self.bundles, self.filling);
                 full = resource.left / resource.rising;
             }
             if full > key * (1.0 + MARGIN) {
@@ -246,22 +269,23 @@ impl Solver {
                 continue;
             }
             now = now.max(full);
-            for place in 0..self.resources[number as usize].flows.len() {
-                let id = self.resources[number as usize].flows[place].0;
-                let flow = &mut self.flows[id as usize];
-                if flow.filling != self.filling || flow.frozen {
+            for place in 0..self.resources[number as usize].bundles.len() {
+                let id = self.resources[number as usize].bundles[place].0;
+                let bundle = &mut self.bundles[id as usize];
+                if bundle.filling != self.filling || bundle.frozen {
                     continue;
                 }
-                flow.frozen = true;
-                for &(other, weight) in &*flow.entries {
-                    let other = &mut self.resources[other as usize];
+                bundle.frozen = true;
+                for &(other, weight) in &*bundle.entries {
+                    let (other, weight) =
+                        (&mut self.resources[other as usize], weight * bundle.flows);
                     other.left -= weight * now;
                     other.rising -= weight;
                     other.count -= 1;
                 }
-                let still = (now - flow.rate).abs() <= STILL * now;
+                let still = (now - bundle.rate).abs() <= STILL * now;
                 if !still {
-                    flow.rate = now;
+                    bundle.rate = now;
                     self.changed.push(id);
                 }
             }
@@ -270,16 +294,16 @@ impl Solver {
 }
 
 /// The level at which a resource is full if flows below it keep their rates; no more than the true one.
-fn full_at(resource: &Resource, flows: &[Flow]) -> f64 {
+fn full_at(resource: &Resource, bundles: &[Bundle]) -> f64 {
     let mut level = 0.0;
     loop {
         let (mut left, mut rising) = (resource.capacity, 0.0);
-        for &(flow, weight) in &resource.flows {
-            let rate = flows[flow as usize].rate;
+        for &(bundle, weight) in &resource.bundles {
+            let Bundle { rate, flows, .. } = bundles[bundle as usize];
             if rate < level {
-                left -= weight * rate;
+                left -= weight * flows * rate;
             } else {
-                rising += weight;
+                rising += weight * flows;
             }
         }
         let next = left / rising;
@@ -291,15 +315,16 @@ fn full_at(resource: &Resource, flows: &[Flow]) -> f64 {
 }
 
 /// Sums a resource up: what those that do not rise have left, and who rises.
-fn weigh(resource: &mut Resource, flows: &[Flow], filling: u64) {
+fn weigh(resource: &mut Resource, bundles: &[Bundle], filling: u64) {
     (resource.left, resource.rising, resource.count) = (resource.capacity, 0.0, 0);
-    for &(flow, weight) in &resource.flows {
-        let flow = &flows[flow as usize];
-        if flow.filling == filling && !flow.frozen {
+    for &(bundle, weight) in &resource.bundles {
+        let bundle = &bundles[bundle as usize];
+        let weight = weight * bundle.flows;
+        if bundle.filling == filling && !bundle.frozen {
             resource.rising += weight;
             resource.count += 1;
         } else {
-            resource.left -= weight * flow.rate;
+            resource.left -= weight * bundle.rate;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Max-min fair sharing as equations: the incremental solver against the plain one, and laws.
 
+use std::sync::Arc;
+
 use allrail_network::flows::oracle;
 use allrail_network::flows::solver::{Entry, Solver};
 use proptest::prelude::*;
@@ -8,6 +10,8 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 enum Step {
     Add(Vec<Entry>),
+    /// One more over the entries of the n-th of those that are there.
+    Again(usize),
     /// The n-th of those that are there.
     Remove(usize),
     Update,
@@ -27,7 +31,8 @@ fn steps(
     let capacity = prop_oneof![Just(1.0), Just(2.0), Just(50e9), 0.1..9.0f64];
     let step = prop_oneof![
         4 => entries(weights).prop_map(Step::Add),
-        2 => (0..64usize).prop_map(Step::Remove),
+        2 => (0..64usize).prop_map(Step::Again),
+        3 => (0..64usize).prop_map(Step::Remove),
         2 => Just(Step::Update),
     ];
     let capacities = prop::collection::vec(capacity, RESOURCES as usize);
@@ -69,20 +74,26 @@ fn check_laws(capacities: &[f64], flows: &[Vec<Entry>], rates: &[f64]) -> Result
 
 fn run(capacities: &[f64], steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut solver = Solver::new(capacities);
-    let mut there: Vec<(u32, Vec<Entry>)> = Vec::new();
+    let mut there: Vec<(u32, Arc<[Entry]>)> = Vec::new();
     for step in steps.into_iter().chain([Step::Update]) {
         match step {
             Step::Add(entries) => {
-                there.push((solver.add(entries.clone().into()), entries));
+                let entries: Arc<[Entry]> = entries.into();
+                there.push((solver.add(Arc::clone(&entries)), entries));
+            }
+            Step::Again(place) if !there.is_empty() => {
+                let (id, entries) = there[place % there.len()].clone();
+                prop_assert_eq!(solver.add(Arc::clone(&entries)), id);
+                there.push((id, entries));
             }
             Step::Remove(place) if !there.is_empty() => {
                 let (id, _) = there.swap_remove(place % there.len());
                 solver.remove(id);
             }
-            Step::Remove(_) => {}
+            Step::Again(_) | Step::Remove(_) => {}
             Step::Update => {
                 solver.update();
-                let flows: Vec<Vec<Entry>> = there.iter().map(|(_, e)| e.clone()).collect();
+                let flows: Vec<Vec<Entry>> = there.iter().map(|(_, e)| e.to_vec()).collect();
                 let expected = oracle::rates(capacities, &flows);
                 let rates: Vec<f64> = there.iter().map(|(id, _)| solver.rate(*id)).collect();
                 for ((a, b), flow) in rates.iter().zip(&expected).zip(&flows) {
