@@ -33,6 +33,8 @@ pub struct Message {
     pub blocks: u32,
     /// Which way.
     pub does: Does,
+    /// Of a send, the number of the switches that it passes in [`Dataflow::ways`]; `None` for any shortest way.
+    pub way: Option<u32>,
 }
 
 /// The messages of one rank, by number: in the order of steps, the sends of one before its receives.
@@ -68,6 +70,8 @@ impl RankMessages {
 pub struct Dataflow {
     /// By rank.
     pub ranks: Vec<RankMessages>,
+    /// The switches of each way that a send names.
+    pub ways: Vec<Box<[u32]>>,
 }
 
 impl Dataflow {
@@ -96,9 +100,11 @@ impl Dataflow {
             let next = numbers.get_mut(&(at, from, to)).and_then(Iterator::next);
             next.expect("the program is right: each send is awaited")
         };
-        let ranks = (0u32..).zip(&program.steps);
-        let ranks = ranks.map(|(rank, steps)| of_rank(program.blocks, rank, steps, &mut heard_as));
-        Self { ranks: ranks.collect() }
+        let mut ways = Ways::default();
+        let ranks = (0u32..)
+            .zip(&program.steps)
+            .map(|(rank, steps)| of_rank(program.blocks, rank, steps, &mut heard_as, &mut ways));
+        Self { ranks: ranks.collect(), ways: ways.list }
     }
 
     /// How many messages the rank with the most has.
@@ -109,23 +115,48 @@ impl Dataflow {
     }
 }
 
+/// The ways that sends name, each once.
+#[derive(Default)]
+struct Ways {
+    list: Vec<Box<[u32]>>,
+    numbers: BTreeMap<Box<[u32]>, u32>,
+}
+
+impl Ways {
+    fn number(&mut self, via: &[u32]) -> Option<u32> {
+        if via.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.numbers.get(via) {
+            return Some(*known);
+        }
+        let number = u32::try_from(self.list.len()).expect("fewer than 2^32 ways");
+        self.list.push(via.into());
+        self.numbers.insert(via.into(), number);
+        Some(number)
+    }
+}
+
 fn of_rank(
     total: u32,
     rank: u32,
     steps: &[Step],
     heard_as: &mut impl FnMut(usize, u32, u32) -> u32,
+    ways: &mut Ways,
 ) -> RankMessages {
     let (mut messages, mut ranges, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for (at, Step { sends, receives }) in steps.iter().enumerate() {
         for send in sends {
             let does = Does::Sends(heard_as(at, rank, send.to));
-            messages.push(Message { peer: send.to, blocks: send.blocks.len(), does });
+            let (blocks, way) = (send.blocks.len(), ways.number(&send.via));
+            messages.push(Message { peer: send.to, blocks, does, way });
             touched(&send.blocks, total, &mut ranges);
             ends.push(ranges.len());
         }
         for receive in receives {
             let does = Does::Receives(receive.combine);
-            messages.push(Message { peer: receive.from, blocks: receive.blocks.len(), does });
+            let (peer, blocks) = (receive.from, receive.blocks.len());
+            messages.push(Message { peer, blocks, does, way: None });
             touched(&receive.blocks, total, &mut ranges);
             ends.push(ranges.len());
         }
@@ -167,7 +198,7 @@ mod tests {
         program.message(0, (0, one(0)), (1, one(0)), Combine::Replace);
         program.message(0, (2, one(1)), (1, one(1)), Combine::Replace);
         program.message(1, (1, one(0)), (2, one(0)), Combine::Replace);
-        let Dataflow { ranks } = Dataflow::of(&program);
+        let Dataflow { ranks, .. } = Dataflow::of(&program);
         assert_eq!(ranks[1].waits_for(), [0, 0, 1]);
         assert_eq!((ranks[1].frees(0), ranks[1].frees(1)), (&[2][..], &[][..]));
         assert_eq!(ranks[1].all()[2].does, Does::Sends(1));
@@ -181,7 +212,7 @@ mod tests {
             let all = Blocks::range(0..1);
             program.message(step, (from, all.clone()), (0, all), Combine::Reduce);
         }
-        let Dataflow { ranks } = Dataflow::of(&program);
+        let Dataflow { ranks, .. } = Dataflow::of(&program);
         assert_eq!(ranks[0].waits_for(), [0, 1]);
     }
 }

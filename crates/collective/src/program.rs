@@ -116,6 +116,9 @@ pub struct Send {
     pub to: u32,
     /// What of the sender's buffer it carries.
     pub blocks: Blocks,
+    /// The switches that it passes, as nodes of the network that the program was made for; those of any shortest
+    /// way if there are none.
+    pub via: Box<[u32]>,
 }
 
 /// One message that a rank waits for in a step.
@@ -164,11 +167,23 @@ impl Program {
     pub fn message(
         &mut self,
         step: usize,
+        source: (u32, Blocks),
+        destination: (u32, Blocks),
+        combine: Combine,
+    ) {
+        self.message_via(step, source, destination, combine, Box::default());
+    }
+
+    /// The same past certain switches.
+    pub fn message_via(
+        &mut self,
+        step: usize,
         (source, from): (u32, Blocks),
         (destination, into): (u32, Blocks),
         combine: Combine,
+        via: Box<[u32]>,
     ) {
-        self.steps[source as usize][step].sends.push(Send { to: destination, blocks: from });
+        self.steps[source as usize][step].sends.push(Send { to: destination, blocks: from, via });
         self.steps[destination as usize][step].receives.push(Receive {
             from: source,
             blocks: into,

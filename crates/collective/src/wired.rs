@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 
 use allrail_core::{DimensionId, FieldError, Time, counted};
-use allrail_fabric::wiring::{Counted, Load, Message};
+use allrail_fabric::wiring::{Along, Counted, Load, Message};
 use allrail_fabric::{Dimension, Wiring};
 
 use crate::algorithm::{Algorithm, Alike};
+use crate::program::Send;
 use crate::{CollectiveError, Operation};
 
 /// More messages than this are not counted.
@@ -80,22 +81,26 @@ pub(crate) fn count(
         let (mut links, mut all, mut latencies) = (Vec::new(), 0.0, Vec::new());
         for step in 0..program.step_count() {
             let ranks = (0u32..).zip(&program.steps);
-            let sends = ranks.flat_map(|(rank, steps)| {
-                steps[step].sends.iter().map(move |send| (rank, send.to, &send.blocks))
-            });
+            let sends = ranks
+                .flat_map(|(rank, steps)| steps[step].sends.iter().map(move |one| (rank, one)));
+            let message = |rank, send: &Send| (rank, send.to, u64::from(send.blocks.len()));
+            let (along, free): (Vec<_>, Vec<_>) = sends.partition(|(_, send)| !send.via.is_empty());
             let step: Vec<Message> =
-                sends.map(|(from, to, blocks)| (from, to, u64::from(blocks.len()))).collect();
+                free.into_iter().map(|(rank, send)| message(rank, send)).collect();
+            let along: Vec<Along<'_>> =
+                along.into_iter().map(|(rank, send)| (message(rank, send), &*send.via)).collect();
             // Block by block, each that a message has is a step.
             let blocks = step.iter().map(|message| message.2).max().unwrap_or(0);
             let steps = if known.block_by_block { blocks } else { 1 };
-            let fresh = (!known_loads.contains_key(&step)).then(|| wiring.load(&step));
+            let is_known = along.is_empty() && known_loads.contains_key(&step);
+            let fresh = (!is_known).then(|| wiring.load_along(&step, &along));
             let load = fresh.as_ref().or_else(|| known_loads.get(&step)).expect("one of both");
             links.resize(load.links.len(), 0.0);
             links.iter_mut().zip(&load.links).for_each(|(sum, more)| *sum += more);
             all += load.most();
             latencies.push(load.latency.as_ps().saturating_mul(steps));
             // Few patterns come again and again; of others none is kept.
-            if let Some(fresh) = fresh.filter(|_| known_loads.len() < 8) {
+            if let Some(fresh) = fresh.filter(|_| along.is_empty() && known_loads.len() < 8) {
                 known_loads.insert(step, fresh);
             }
         }

@@ -119,7 +119,7 @@ mod tests {
         let all = || Blocks::range(0..1);
         program.message(0, (0, all()), (1, all()), Combine::Replace);
         program.message(1, (1, all()), (2, all()), Combine::Replace);
-        let Dataflow { ranks } = Dataflow::of(&program);
+        let Dataflow { ranks, .. } = Dataflow::of(&program);
         let messages = &ranks[1];
         let (mut run, mut out) = (DataflowRun::new(messages), Vec::new());
         run.arrived(messages, 0, &mut out).expect("awaited");

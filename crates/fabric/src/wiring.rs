@@ -67,6 +67,9 @@ pub type Places = (u32, u32);
 /// A message between two members of a group: from, to, and how much.
 pub type Message = (u32, u32, u64);
 
+/// A message, and the switches that it passes.
+pub type Along<'a> = (Message, &'a [u32]);
+
 /// A directed link that a message crosses, in the network model that stores messages on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
@@ -281,6 +284,12 @@ impl Wiring {
     /// What messages between members make of the cables, if all groups and lines send them at once.
     #[must_use]
     pub fn load(&self, messages: &[Message]) -> Load {
+        self.load_along(messages, &[])
+    }
+
+    /// The same with others beside them that name the switches that they pass, where [all](Self::whole) NPUs are members.
+    #[must_use]
+    pub fn load_along(&self, messages: &[Message], along: &[Along<'_>]) -> Load {
         let Cables { trunk, planes, rate, graph, .. } = &*self.cables;
         let members = self.members();
         let rate = rate.bytes_per_second() as f64;
@@ -305,6 +314,12 @@ impl Wiring {
                     }
                 }
             }
+        }
+        for &((from, to, amount), _) in along {
+            own[0][from as usize] += amount;
+            own[1][to as usize] += amount;
+            ends[0][from as usize] += amount as f64;
+            ends[1][to as usize] += amount as f64;
         }
         // No NPU sends or takes more than its part.
         let mut links: Vec<f64> = own.iter().flatten().map(|amount| *amount as f64).collect();
@@ -333,6 +348,14 @@ impl Wiring {
             longest = longest.max(ways.longest(|arc| arcs[arc as usize].latency));
             let cables = |arc: u32| arcs[arc as usize].cables;
             ways.evenly(&mut shares, cables, |arc, share| loads[arc as usize] += share * amount);
+        }
+        for &((from, to, amount), via) in along {
+            let mut latency = 0;
+            for arc in trunk.along(from, to, via).into_iter().flatten() {
+                loads[arc as usize] += amount as f64;
+                latency += arcs[arc as usize].latency;
+            }
+            longest = longest.max(latency);
         }
         let of_arcs = loads.iter().zip(arcs);
         links.extend(of_arcs.map(|(load, arc)| load / (arc.capacity * planes) * rate));

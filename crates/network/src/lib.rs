@@ -91,6 +91,13 @@ pub trait NetworkModel {
         self.submit(now, submission)
     }
 
+    /// Starts, or queues, a message that passes these switches, in their order. A network model whose messages
+    /// choose their way themselves, or have one way each, does not ask.
+    fn submit_along(&mut self, now: Time, submission: Submission, via: &[u32]) -> TransferId {
+        let _ = via;
+        self.submit(now, submission)
+    }
+
     /// When something happens next. Not all of it is an event for the driver: a message may only
     /// have reached a switch.
     fn next_time(&self) -> Option<Time>;
@@ -138,6 +145,15 @@ macro_rules! behind {
                 stream: u64,
             ) -> TransferId {
                 (**self).submit_in_stream(now, submission, stream)
+            }
+
+            fn submit_along(
+                &mut self,
+                now: Time,
+                submission: Submission,
+                via: &[u32],
+            ) -> TransferId {
+                (**self).submit_along(now, submission, via)
             }
 
             fn next_time(&self) -> Option<Time> {

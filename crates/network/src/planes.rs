@@ -34,6 +34,10 @@ impl<W: NetworkModel> NetworkModel for OnePlane<W> {
         self.network_model.submit_in_stream(now, self.share(submission), stream)
     }
 
+    fn submit_along(&mut self, now: Time, submission: Submission, via: &[u32]) -> TransferId {
+        self.network_model.submit_along(now, self.share(submission), via)
+    }
+
     fn next_time(&self) -> Option<Time> {
         self.network_model.next_time()
     }

@@ -83,6 +83,11 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<u32>")]
     pub into: Option<Vec<u32>>,
+    /// The switches that it passes, as nodes of the network that the program was made for (its NPUs are counted
+    /// first); those of any shortest way, if left out.
+    #[serde(default, skip_serializing_if = "<[u32]>::is_empty")]
+    #[schemars(extend("default" = Vec::<u32>::new()))]
+    pub via: Box<[u32]>,
     /// Whether they are added to what is there, and do not replace it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adds: bool,
@@ -156,7 +161,7 @@ impl Own {
         }
         let mut program = Program { waits, ..Program::empty(ranks, blocks, steps.len()) };
         for (step, messages) in steps.into_iter().enumerate() {
-            for Message { from, to, blocks: list, into, adds } in messages {
+            for Message { from, to, blocks: list, into, via, adds } in messages {
                 if from >= ranks || to >= ranks || from == to {
                     let why = format!(
                         "step {step} has a message from rank {from} to rank {to}, and its ranks are 0 to {}",
@@ -176,7 +181,7 @@ impl Own {
                 }
                 let combine = if adds { Combine::Reduce } else { Combine::Replace };
                 let (list, into) = (Blocks::of(list, blocks), Blocks::of(into, blocks));
-                program.message(step, (from, list), (to, into), combine);
+                program.message_via(step, (from, list), (to, into), combine, via);
             }
         }
         Self::new(name, operation, sizes, program)
@@ -196,6 +201,7 @@ impl Own {
                     to: one.send.to,
                     into: (into != list).then_some(into),
                     blocks: list,
+                    via: one.send.via.clone(),
                     adds: one.receive.combine == Combine::Reduce,
                 }
             };

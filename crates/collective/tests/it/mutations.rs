@@ -37,7 +37,11 @@ fn a_circle_of_waiting_ranks_is_named_once_around() {
             blocks: block.clone(),
             combine: Combine::Replace,
         });
-        pair.steps[rank as usize][1].sends.push(Send { to: 1 - rank, blocks: block });
+        pair.steps[rank as usize][1].sends.push(Send {
+            to: 1 - rank,
+            blocks: block,
+            via: Box::default(),
+        });
     }
     assert_eq!(
         refused(&pair, Operation::AllToAll).to_string(),

@@ -140,6 +140,21 @@ impl Trunk {
         self.access[npu as usize]
     }
 
+    /// The arcs from one NPU, or the switch that it hangs on, to another past these nodes; `None` where there is one
+    /// that no arc leads to.
+    #[must_use]
+    pub fn along(&self, from: u32, to: u32, via: &[u32]) -> Option<Vec<u32>> {
+        let hosts = [from, to].map(|npu| self.host(npu));
+        let (mut at, mut found) = (hosts[0], Vec::with_capacity(via.len() + 1));
+        let inside = via.iter().copied().filter(|node| !hosts.contains(node));
+        for next in inside.chain([hosts[1]]).filter(|next| *next != hosts[0]) {
+            let arc = self.leaving(at).find(|arc| self.arcs[*arc].to == next)?;
+            found.push(u32::try_from(arc).ok()?);
+            at = next;
+        }
+        Some(found)
+    }
+
     /// All of them.
     #[must_use]
     pub fn arcs(&self) -> &[Arc] {

@@ -78,6 +78,8 @@ struct Flow {
     due: u64,
     sharing: u32,
     stream: Option<u64>,
+    /// The way that its driver has named.
+    way: Option<u32>,
 }
 
 /// A stream's messages from one NPU to another.
@@ -183,12 +185,19 @@ impl Inner {
         }
         self.stale = false;
         self.messages.clear();
-        self.messages.extend(self.fresh.iter().map(|&id| self.flows[id as usize].message));
+        let fresh = self.fresh.iter().map(|&id| &self.flows[id as usize]);
+        let unnamed = fresh.filter(|flow| flow.way.is_none());
+        self.messages.extend(unnamed.map(|flow| flow.message));
         self.routes.clear();
         self.router.routes(&self.messages, &mut self.routes);
         let fresh = std::mem::take(&mut self.fresh);
-        for (&id, route) in fresh.iter().zip(self.routes.drain(..)) {
+        let mut routes = self.routes.drain(..);
+        for &id in &fresh {
             let flow = &mut self.flows[id as usize];
+            let route = match flow.way {
+                Some(way) => self.router.named(way).clone(),
+                None => routes.next().expect("each message has a route"),
+            };
             flow.latency = route.latency;
             for &(link, share) in route.entries.iter() {
                 self.carried[link as usize] += share * flow.left;
@@ -199,6 +208,7 @@ impl Inner {
             }
             self.bundles[flow.sharing as usize].push(id);
         }
+        drop(routes);
         self.solver.update();
         for place in 0..self.solver.changed().len() {
             let bundle = self.solver.changed()[place];
@@ -291,8 +301,11 @@ impl Inner {
         (flow.state, flow.since) = (State::Flowing, now);
         let (source, destination, bytes) = flow.message;
         if bytes == 0 {
-            (flow.latency, flow.ends, flow.due) =
-                (self.router.latency(source, destination), now, now);
+            flow.latency = match flow.way {
+                Some(way) => self.router.named(way).latency,
+                None => self.router.latency(source, destination),
+            };
+            (flow.ends, flow.due) = (now, now);
             self.ends.entry(now).or_default().push((id, flow.generation));
         } else {
             self.fresh.push(id);
@@ -336,7 +349,13 @@ fn duration(flow: &Flow, whole: bool) -> u64 {
 }
 
 impl Flows {
-    fn add(&mut self, now: Time, submission: Submission, stream: Option<u64>) -> TransferId {
+    fn add(
+        &mut self,
+        now: Time,
+        submission: Submission,
+        stream: Option<u64>,
+        via: Option<&[u32]>,
+    ) -> TransferId {
         let Transfer::Message { source, destination, bytes, .. } = submission.transfer else {
             panic!("the network model `flows` carries messages; a driver sent it a stage");
         };
@@ -347,6 +366,7 @@ impl Flows {
         );
         let inner = self.inner.get_mut();
         inner.reach(now);
+        let way = via.and_then(|via| inner.router.along(source.0, destination.0, via));
         let id = inner.unused.pop().unwrap_or(inner.flows.len() as u32);
         let mut flow = Flow {
             message: (source.0, destination.0, bytes.count()),
@@ -362,6 +382,7 @@ impl Flows {
             due: u64::MAX,
             sharing: NOT_SHARING,
             stream,
+            way,
         };
         if let Some(before) = inner.flows.get(id as usize) {
             flow.generation = before.generation.wrapping_add(1);
@@ -386,11 +407,15 @@ impl Flows {
 
 impl NetworkModel for Flows {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
-        self.add(now, submission, None)
+        self.add(now, submission, None, None)
     }
 
     fn submit_in_stream(&mut self, now: Time, submission: Submission, stream: u64) -> TransferId {
-        self.add(now, submission, Some(stream))
+        self.add(now, submission, Some(stream), None)
+    }
+
+    fn submit_along(&mut self, now: Time, submission: Submission, via: &[u32]) -> TransferId {
+        self.add(now, submission, None, Some(via))
     }
 
     fn next_time(&self) -> Option<Time> {

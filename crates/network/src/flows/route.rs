@@ -45,6 +45,9 @@ pub(super) struct Router {
     /// The last one between two ends, where messages are split together: the same entries are shared by those that
     /// have them.
     last: HashMap<(u32, u32), Route>,
+    /// Ways that a driver has named, and their numbers by ends and switches.
+    named: Vec<Route>,
+    numbers: HashMap<(u32, u32, Box<[u32]>), Option<u32>>,
     kept: usize,
     shares: Vec<f64>,
 }
@@ -61,6 +64,8 @@ impl Router {
             routes: HashMap::new(),
             batches: HashMap::new(),
             last: HashMap::new(),
+            named: Vec::new(),
+            numbers: HashMap::new(),
             kept: 0,
             shares: Vec::new(),
             trunk,
@@ -116,6 +121,34 @@ impl Router {
                 self.batches.insert(messages.to_vec(), out[first..].into());
             }
         }
+    }
+
+    /// The number of the way from one NPU to another past these switches; `None` where no cables lead along it.
+    pub(super) fn along(&mut self, from: u32, to: u32, via: &[u32]) -> Option<u32> {
+        let key = (from, to, via.into());
+        if let Some(known) = self.numbers.get(&key) {
+            return *known;
+        }
+        let number = self.way(from, to, via).map(|route| {
+            self.named.push(route);
+            u32::try_from(self.named.len() - 1).expect("fewer than 2^32 ways")
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// A way by its number.
+    pub(super) fn named(&self, number: u32) -> &Route {
+        &self.named[number as usize]
+    }
+
+    fn way(&self, from: u32, to: u32, via: &[u32]) -> Option<Route> {
+        let (mut entries, mut latency) = self.ends(from, to);
+        for arc in self.trunk.along(from, to, via)? {
+            entries.push((self.trunk.lanes(arc)[0], 1.0));
+            latency += self.trunk.arcs()[arc as usize].latency;
+        }
+        Some(Route { entries: entries.into(), latency })
     }
 
     /// The latency of a message's longest shortest path, or of its only one.

@@ -17,6 +17,8 @@ struct Message {
     from: u32,
     to: u32,
     blocks: Blocks,
+    /// The switches that it passes.
+    via: Box<[u32]>,
 }
 
 /// The program of an all-gather, a reduce-scatter or an all-reduce among all of the first `npus` nodes; `None` for
@@ -30,8 +32,11 @@ pub fn program(
     operation: Operation,
 ) -> Result<Option<Program>, NoTrees> {
     let members: Vec<u32> = (0..npus).collect();
-    let gather = || forest(network, &members).map(|found| messages(&found, npus));
-    let scatter = || forest(&network.reversed(), &members).map(|found| messages(&found, npus));
+    let gather = || forest(network, &members).map(|found| messages(network, &found, npus));
+    let scatter = || {
+        let turned = network.reversed();
+        forest(&turned, &members).map(|found| messages(&turned, &found, npus))
+    };
     let (scattered, gathered) = match operation {
         Operation::AllGather => (None, Some(gather()?)),
         Operation::ReduceScatter => (Some(scatter()?), None),
@@ -48,18 +53,20 @@ pub fn program(
         all.sort_by_key(|one| (one.to, one.from));
         all
     });
-    for Message { step, from, to, blocks } in scattered {
+    for Message { step, from, to, blocks, mut via } in scattered {
         let (sent, summed) = ((to, blocks.clone()), (from, blocks));
-        program.message(depths[0] - 1 - step, sent, summed, Combine::Reduce);
+        via.reverse();
+        program.message_via(depths[0] - 1 - step, sent, summed, Combine::Reduce, via);
     }
-    for Message { step, from, to, blocks } in gathered.into_iter().flat_map(|(_, all)| all) {
-        program.message(depths[0] + step, (from, blocks.clone()), (to, blocks), Combine::Replace);
+    for Message { step, from, to, blocks, via } in gathered.into_iter().flat_map(|(_, all)| all) {
+        let (sent, kept) = ((from, blocks.clone()), (to, blocks));
+        program.message_via(depths[0] + step, sent, kept, Combine::Replace, via);
     }
     Ok(Some(program))
 }
 
 /// How many blocks a buffer has, and the messages of all trees.
-fn messages(forest: &Forest, npus: u32) -> (u32, Vec<Message>) {
+fn messages(network: &Network, forest: &Forest, npus: u32) -> (u32, Vec<Message>) {
     let narrow = |copies: u128| u32::try_from(copies).expect("few copies");
     let copies = narrow(forest.copies);
     let mut used = vec![0u32; npus as usize];
@@ -68,12 +75,18 @@ fn messages(forest: &Forest, npus: u32) -> (u32, Vec<Message>) {
     for tree in &forest.trees {
         let first = tree.root * copies + used[tree.root as usize];
         used[tree.root as usize] += narrow(tree.multiplicity);
-        let blocks = Blocks::range(first..first + narrow(tree.multiplicity));
         depths[tree.root as usize] = 0;
         for edge in &tree.edges {
             let step = depths[edge.from as usize];
             depths[edge.to as usize] = step + 1;
-            messages.push(Message { step, from: edge.from, to: edge.to, blocks: blocks.clone() });
+            let mut next = first;
+            for path in &edge.paths {
+                let blocks = Blocks::range(next..next + narrow(path.multiplicity));
+                next += narrow(path.multiplicity);
+                let passed = path.arcs[1..].iter().map(|arc| network.tail(*arc));
+                let via = passed.collect();
+                messages.push(Message { step, from: edge.from, to: edge.to, blocks, via });
+            }
         }
     }
     // As files have them.

@@ -107,13 +107,15 @@ impl<W: NetworkModel> Executors<W> {
     fn line_up(&mut self, id: u32, position: u32, at: StageRef, free: &mut Vec<u32>) {
         let flight = &self.flights[id as usize];
         let Carried::Messages(steps) = &flight.lowered.carried else { return };
+        let messages = steps.dataflow(position, at);
         for number in free.drain(..) {
             let Outgoing { to, .. } = steps.message(position, at, number);
-            let ends = (flight.members[position as usize], flight.members[to as usize]);
+            let way = messages.and_then(|messages| messages.all()[number as usize].way);
+            let ends = [position, to].map(|position| flight.members[position as usize]);
             let (priority, begun) = (Reverse(flight.priority), flight.begun);
             let chunk = at.chunk;
             let waiting = Waiting { priority, begun, chunk, number, flight: id, position };
-            self.links.push(ends, waiting);
+            self.links.push((ends[0], ends[1], way), waiting);
         }
     }
 
@@ -140,7 +142,11 @@ impl<W: NetworkModel> Executors<W> {
             };
             let tag = Going { position: heard_by, slot, step }.pack();
             self.transfers += 1;
-            self.network_model.submit(now, Submission { transfer, tag, sent_tag: Some(sent_tag) });
+            let submission = Submission { transfer, tag, sent_tag: Some(sent_tag) };
+            match steps.via(position, at, number) {
+                Some(via) => self.network_model.submit_along(now, submission, via),
+                None => self.network_model.submit(now, submission),
+            };
         }
     }
 

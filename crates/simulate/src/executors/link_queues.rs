@@ -26,6 +26,9 @@ pub(super) struct Waiting {
     pub(super) position: u32,
 }
 
+/// From one actor to another, by a way that messages name or by none.
+pub(super) type Link = (u32, u32, Option<u32>);
+
 #[derive(Default)]
 struct Queue {
     under_way: Option<Waiting>,
@@ -37,17 +40,17 @@ struct Queue {
 /// The queues of all links that have had messages.
 #[derive(Default)]
 pub(super) struct LinkQueues {
-    of: HashMap<(u32, u32), u32>,
+    of: HashMap<Link, u32>,
     queues: Vec<Queue>,
     /// Links that have nothing under way and something to send.
     idle: Vec<u32>,
 }
 
 impl LinkQueues {
-    /// A message from one actor to another may leave.
-    pub(super) fn push(&mut self, ends: (u32, u32), message: Waiting) {
+    /// A message may leave.
+    pub(super) fn push(&mut self, along: Link, message: Waiting) {
         let next = u32::try_from(self.queues.len()).expect("fewer than 2^32 links");
-        let link = *self.of.entry(ends).or_insert(next);
+        let link = *self.of.entry(along).or_insert(next);
         if link == next {
             self.queues.push(Queue::default());
         }
@@ -108,7 +111,7 @@ mod tests {
         };
         let mut links = LinkQueues::default();
         for (chunk, number) in [(2, 0), (1, 5), (1, 3)] {
-            links.push((0, 1), message(chunk, number));
+            links.push((0, 1, None), message(chunk, number));
         }
         let (first, tag) = links.next().expect("idle");
         assert_eq!((first.chunk, first.number), (1, 3));

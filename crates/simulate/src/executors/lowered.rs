@@ -72,6 +72,12 @@ pub trait MessageSteps {
         unreachable!("position {position} has no message {number} of its own in {at:?}")
     }
 
+    /// The switches that such a message passes, if it is said.
+    fn via(&self, position: u32, at: StageRef, number: u32) -> Option<&[u32]> {
+        let _ = (position, at, number);
+        None
+    }
+
     /// How long a position takes to combine a message that it has received in such a stage.
     fn combining(&self, position: u32, at: StageRef, number: u32) -> Time {
         let _ = (position, at, number);

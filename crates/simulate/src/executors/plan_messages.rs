@@ -369,6 +369,14 @@ impl MessageSteps for PlanMessages {
         }
     }
 
+    fn via(&self, position: u32, at: StageRef, number: u32) -> Option<&[u32]> {
+        let stage = self.expanded(at);
+        let (_, counted) = self.coordinate(position, stage);
+        let dataflow = stage.dataflow.as_ref()?;
+        let way = dataflow.ranks[counted].all()[number as usize].way?;
+        Some(&dataflow.ways[way as usize])
+    }
+
     fn combining(&self, position: u32, at: StageRef, number: u32) -> Time {
         let Some(memory) = self.memory else { return Time::ZERO };
         let Some(messages) = self.dataflow(position, at) else { return Time::ZERO };

@@ -91,7 +91,7 @@ fn block_by_block(program: &Program) -> Program {
     let mut spread = Program::empty(program.ranks, program.blocks, parts.len());
     for (rank, steps) in (0u32..).zip(&program.steps) {
         for (place, (step, part)) in parts.iter().enumerate() {
-            for Send { to, blocks } in &steps[*step].sends {
+            for Send { to, blocks, .. } in &steps[*step].sends {
                 let Some(block) = blocks.iter(program.blocks).nth(*part) else { continue };
                 let one = Blocks::Wrapped { start: block, count: 1 };
                 spread.message(place, (rank, one.clone()), (*to, one), Combine::Replace);
