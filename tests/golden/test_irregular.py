@@ -67,12 +67,19 @@ def test_no_all_reduce_is_bounded_above_a_reduce_scatter_and_an_all_gather() -> 
 
 MOST = {"all_gather": 1.05, "reduce_scatter": 1.05, "all_reduce": 2 * 1.02}
 """How long plans take at most, in times of the optimum of an all-gather."""
+MISSED = {
+    "graphs/065-rails.json": 1.2,
+    "graphs/075-rails.json": 1.05,
+    "graphs/055-rails.json": 1.05,
+}
+"""Where messages meet at NICs, and wait: not at the optimum yet, but within so many times of `MOST`."""
 
 
 @pytest.mark.parametrize("kind", sorted(MOST))
 def test_plans_end_at_the_optimum(kind: str) -> None:
     known = optima()
-    files = [file for file in known if "rails" not in file and "tacos" not in file][::5]
+    files = [file for file in known if "tacos" not in file][::5]
+    most = {file: MOST[kind] * MISSED.get(file, 1) for file in files}
     scenarios = [
         {
             "schema_version": 1,
@@ -87,5 +94,5 @@ def test_plans_end_at_the_optimum(kind: str) -> None:
         file: result.time_us / (GIB / known[file] / 1e3)
         for file, result in zip(files, results, strict=True)
     }
-    assert {file: time for file, time in times.items() if time > MOST[kind]} == {}
+    assert {file: time for file, time in times.items() if time > most[file]} == {}
     assert sum(times.values()) / len(times) <= (2 if kind == "all_reduce" else 1) * 1.02

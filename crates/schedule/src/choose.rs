@@ -221,5 +221,5 @@ fn name(request: &mut Request, names: &[String]) {
 /// When the schedule ends, in picoseconds.
 fn time(request: &Request) -> Result<u128, ScheduleError> {
     request.validate()?;
-    scheduled::finish(&request.merged()).map(|time| u128::from(time.as_ps()))
+    scheduled::finish(&made::in_free_chunks(request.merged())).map(|time| u128::from(time.as_ps()))
 }

@@ -25,7 +25,7 @@ pub const ABOUT: &str =
 pub const OPERATIONS: [Operation; 3] =
     [Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather];
 /// Among more NPUs than this they are made only where they are named.
-const UNASKED: u32 = 64;
+const UNASKED: u32 = 128;
 /// Where their number is free, chunks are more than 64 while all have no more messages than this, and fewer beyond
 /// the other.
 const FEW_MESSAGES: u64 = 1 << 18;
@@ -54,6 +54,15 @@ pub(crate) fn with_made(request: Cow<'_, Request>) -> Result<Cow<'_, Request>, S
         }
         Ok(None) | Err(_) => Ok(request),
     }
+}
+
+/// Whether the algorithm is left open where there is one that is made for the network.
+///
+/// # Errors
+/// As [`with_made`].
+pub(crate) fn are_open(request: &Request) -> Result<bool, ScheduleError> {
+    let open = request.said().is_open();
+    Ok(open && with_made(Cow::Borrowed(request))?.programs.get(TREES).is_some())
 }
 
 /// The same in as many chunks as its algorithm is best cut into, where nobody says how many.

@@ -9,6 +9,7 @@ use crate::algorithms::Algorithms;
 use crate::chunk::{ChunkScheduler, Problem, Watch};
 use crate::error::ScheduleError;
 use crate::key::Inputs;
+use crate::made;
 use crate::request::Request;
 use crate::scheduled::{self, Scheduled, fix};
 
@@ -81,12 +82,13 @@ pub fn plan_watched(request: &Request, watch: Watch<'_>) -> Result<CollectivePla
 /// # Errors
 /// There is no such chunk scheduler.
 pub fn has_finalists(request: &Request) -> Result<bool, ScheduleError> {
-    Ok(!request.plugins.named(&request.policy)?.rivals().is_empty())
+    Ok(!request.plugins.named(&request.policy)?.rivals().is_empty() || made::are_open(request)?)
 }
 
 /// The plans among which a network model that carries messages may choose, that of [`plan`] first: see
 /// [`ChunkScheduler::finalists`]. Where algorithms are left open, there are finalists with those that each rival
-/// would have, too: which are the fastest in `dims` depends on the policy and the order.
+/// would have, too: which are the fastest in `dims` depends on the policy and the order. And those with what is made for
+/// the network, and with what is counted to be the fastest beside it: links that messages share are not counted.
 ///
 /// # Errors
 /// As [`plan`].
@@ -104,7 +106,11 @@ pub fn finalists(
     let own = request.decided()?.into_owned();
     let mut plans = of(&own)?;
     let mut known = vec![own.algorithms];
-    for names in rivals_algorithms(request)? {
+    let mut others = rivals_algorithms(request)?;
+    if made::are_open(request)? {
+        others.extend(near_what_is_made(request)?);
+    }
+    for names in others {
         if known.contains(&names) {
             continue;
         }
@@ -114,6 +120,21 @@ pub fn finalists(
         plans.extend(rival.decided().and_then(|rival| of(&rival)).unwrap_or_default());
     }
     Ok(plans)
+}
+
+/// What is made for the network, and what is counted to be the fastest beside it if that is not counted to be a
+/// quarter slower.
+fn near_what_is_made(request: &Request) -> Result<Vec<Option<Algorithms>>, ScheduleError> {
+    let with = |names: Vec<String>| Request { algorithms: Some(names.into()), ..request.clone() };
+    let made = with(vec![made::TREES.to_owned(); request.fabric.dimensions.len()]);
+    let named = with(request.algorithm_names()?);
+    let [time, other] = [finish(&made)?, finish(&named)?].map(Time::as_ps);
+    let near = other <= time.saturating_add(time / 4);
+    Ok([Some(made), near.then_some(named)]
+        .into_iter()
+        .flatten()
+        .map(|one| one.algorithms)
+        .collect())
 }
 
 /// What rivals run on dimensions whose algorithm is open, under each order that a plan may be read off.

@@ -44,6 +44,34 @@ fn a_torus_less_a_cable_is_at_its_bound() {
     assert!(time("all_reduce") <= 2.04 * 6_711.0, "{}", time("all_reduce"));
 }
 
+/// Two boxes of four, each with a switch inside, and a NIC an NPU but for one.
+fn boxes() -> Value {
+    let mut links = Vec::new();
+    for npu in 0..8 {
+        let name = format!("p{npu}");
+        links.push(json!({"from": name, "to": format!("box{}", npu / 4), "bandwidth": "450 GB/s"}));
+        if npu != 0 {
+            links.push(json!({"from": name, "to": "spine", "bandwidth": "25 GB/s"}));
+        }
+    }
+    let names: Vec<String> = (0..8).map(|npu| format!("p{npu}")).collect();
+    json!({"topology": "graph", "npus": names, "switches": ["box0", "box1", "spine"],
+        "links": links, "link": {"latency": "0 ns"}})
+}
+
+/// Both ways between two NPUs of a box have two cables, one of them through NICs.
+#[test]
+fn messages_take_the_ways_of_their_trees() {
+    for kind in ["all_gather", "reduce_scatter"] {
+        for model in ["dims", "flows"] {
+            let tree = scenario(&boxes(), model, kind, "1 GiB");
+            let result = run(&with(tree, "algorithms", json!(["trees"])));
+            let times = result.time_us / result.bound_time_us;
+            assert!((1.0..1.05).contains(&times), "{kind} in {model}: {times}");
+        }
+    }
+}
+
 #[test]
 fn packets_and_dims_are_near_it() {
     let fabric = torus_less_a_cable();
