@@ -72,7 +72,7 @@ MISSED = {
     "graphs/075-rails.json": 1.05,
     "graphs/055-rails.json": 1.05,
 }
-"""Where messages meet at NICs, and wait: not at the optimum yet, but within so many times of `MOST`."""
+"""Where messages meet at NICs, and wait: not at the optimum, but within so many times `MOST`."""
 
 
 @pytest.mark.parametrize("kind", sorted(MOST))

@@ -78,7 +78,7 @@ fn a_strict_order_costs_nothing_on_the_six_platforms() {
 fn a_plan_file_carries_its_order() {
     for fabric in platforms() {
         let mut scenario = in_64_chunks(fabric, Operation::AllReduce, 8_000_000);
-        scenario.schedule.chunks = 8;
+        scenario.schedule.chunks = Some(8);
         scenario.schedule.policy = "themis".into();
         scenario.schedule.order = Order::PLANNED;
         let file = plan(&scenario).expect("a good scenario");
