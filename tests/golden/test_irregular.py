@@ -68,6 +68,7 @@ def test_no_all_reduce_is_bounded_above_a_reduce_scatter_and_an_all_gather() -> 
 MOST = {"all_gather": 1.05, "reduce_scatter": 1.05, "all_reduce": 2 * 1.02}
 """How long plans take at most, in times of the optimum of an all-gather."""
 MISSED = {
+    "graphs/named/a100x16.json": 1.05,
     "graphs/065-rails.json": 1.2,
     "graphs/075-rails.json": 1.05,
     "graphs/055-rails.json": 1.05,

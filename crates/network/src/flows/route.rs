@@ -29,6 +29,9 @@ pub(super) struct Route {
     pub(super) latency: u64,
 }
 
+/// Source, destination, and the switches between them.
+type Way = (u32, u32, Box<[u32]>);
+
 /// Source, destination, bytes.
 pub(super) type Message = (u32, u32, u64);
 
@@ -47,7 +50,7 @@ pub(super) struct Router {
     last: HashMap<(u32, u32), Route>,
     /// Ways that a driver has named, and their numbers by ends and switches.
     named: Vec<Route>,
-    numbers: HashMap<(u32, u32, Box<[u32]>), Option<u32>>,
+    numbers: HashMap<Way, Option<u32>>,
     kept: usize,
     shares: Vec<f64>,
 }
