@@ -106,7 +106,7 @@ CASES = [
     ("chunks: 64", "chunks: 0", "schedule.chunks", "0", "below"),
     ("chunks: 64", "chunks: -1", "schedule.chunks", "-1", "below"),
     ("chunks: 64", "chunks: 2.5", "schedule.chunks", "2.5", "whole"),
-    ("chunks: 64", "chunks: null", "schedule.chunks", "null", "whole"),
+    ("chunks: 64", "chunks: all", "schedule.chunks", "all", "whole"),
     ("size: 1 GB", "size: 63 B", "schedule.chunks", "64", "byte"),
     ("chunks: 64", "chunks: 64, threshold: 0", "schedule.threshold", "0", "below"),
     ("chunks: 64", "chunks: 64, active_chunks: 0", "schedule.active_chunks", "0", "below"),
