@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parents[1] / "python" / "allrail" / "scenario"
 
 FILES = {
     "fabric": ("Dimension", "Fabric"),
-    "schedule": ("Collective", "GroupSchedule", "Schedule"),
+    "schedule": ("Collective", "Schedule"),
+    "compat": ("GroupSchedule", "Compat"),
     "parallelism": ("Parallelism",),
     "compute": ("Compute", "Straggler", "Jitter", "SlowLinks"),
     "workload": ("SparseGradient", "CompressionSpec", "Target", "Workload"),

@@ -103,7 +103,7 @@ def _strategies() -> dict[str, st.SearchStrategy[Any]]:
 def _set(tree: Any, path: str, value: Any) -> None:
     parts = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", path)]
     for part in parts[:-1]:
-        tree = tree[part]
+        tree = tree[part] if isinstance(part, int) else tree.setdefault(part, {})
     tree[parts[-1]] = value
 
 

@@ -11,7 +11,8 @@ import yaml
 import allrail
 from allrail.output.schemas import schema
 from allrail.scenario.fields import names, table
-from allrail.scenario.former import RENAMED
+from allrail.scenario.former import MOVED, RENAMED
+from allrail.scenario.keys.compat import Compat
 
 COLLECTIVE = {
     "schema_version": 1,
@@ -92,6 +93,18 @@ def test_a_key(before, now, allrail_cli, tmp_path):
     file.write_text(yaml.safe_dump({"model": model, "defaults": {before: 1}}))
     error = refused({**STEP, "workload": {**STEP["workload"], "model": str(file)}})
     assert error.hint == f"it was renamed: write `{now}`"
+
+
+@pytest.mark.parametrize(
+    ("place", "before"), [(place, key) for place, keys in MOVED.items() for key in keys]
+)
+def test_a_key_that_moved(place, before):
+    value = {before: {"algorithms": {}} if before == "groups" else "queue"}
+    error = refused({**STEP, place: {**STEP.get(place, {}), **value}})
+    assert (error.field, error.why) == (f"{place}.{before}", "there is no such key")
+    now = error.hint.removeprefix("it was renamed: write `").removesuffix("`")
+    top, key = now.split(".")
+    assert (top, key in Compat.model_fields) == ("compat", True)
 
 
 OTHER = [

@@ -17,7 +17,7 @@ from allrail.output.schemas import schema
 from allrail.runtime.job import find_job
 from allrail.targets import TARGETS
 from allrail.targets.decision import Decision, Inapplicable
-from allrail.targets.keys import FATES, Fate, decided, keep_to, schedule_keys
+from allrail.targets.keys import FATES, Fate, at, decided, keep_to, schedule_keys
 
 WIDTHS = (64, 300, 300, 40)
 SWITCH = {"kind": "switch", "bandwidth": "10 Gb/s", "latency": "10 us"}
@@ -54,11 +54,16 @@ def alone(key, value, **beside):
     return {**beside, key: value}, beside
 
 
+def compat(keys, **beside):
+    """What stands beside the schedule, under `compat`."""
+    return {**beside, "compat": keys}, beside
+
+
 SAMPLES = {
     "policy": alone("policy", "round_robin"),
     "order": alone("order", "lifo"),
     "chunks": alone("chunks", 7),
-    "cut": alone("cut", "rest"),
+    "compat.cut": compat({"cut": "rest"}),
     "smallest_chunk": alone("smallest_chunk", "8 KiB"),
     "threshold": alone("threshold", 3, policy="themis"),
     "active_chunks": alone("active_chunks", 2),
@@ -71,11 +76,13 @@ SAMPLES = {
     "algorithms": alone("algorithms", ["direct", "ring"]),
     "algorithms_by_operation": alone("algorithms_by_operation", {"all_reduce": ["ring", "ring"]}),
     "collective_order": alone("collective_order", "lifo"),
-    "communicators": alone("communicators", "queue"),
+    "compat.communicators": compat({"communicators": "queue"}),
     "composition": alone("composition", "merged"),
-    "loads": alone("loads", "zero", policy="themis"),
-    "groups.algorithms": alone("groups", {"algorithms": {"all_reduce": "direct"}}),
-    "groups.endpoint_delay": alone("groups", {"endpoint_delay": "1 us"}),
+    "compat.loads": compat({"loads": "zero"}, policy="themis"),
+    "compat.issue": compat({"issue": "in_turn"}, tensor={"policy": "fifo", "barrier": False}),
+    "compat.message_endpoint_delay": compat({"message_endpoint_delay": "1 us"}),
+    "compat.groups.algorithms": compat({"groups": {"algorithms": {"all_reduce": "direct"}}}),
+    "compat.groups.endpoint_delay": compat({"groups": {"endpoint_delay": "1 us"}}),
     "accept_plan": alone("accept_plan", "same_shape"),
     "tensor.policy": ({"tensor": CUT}, {}),
     "tensor.partition": tensor("partition", "128 KiB", CUT),
@@ -141,7 +148,7 @@ def scenario(tool, key, schedule):
     return {
         "schema_version": 1,
         "fabric": {"dimensions": ONE if key in ON_ONE else TWO},
-        **({"network_model": "links"} if key.startswith("groups.") else {}),
+        **({"network_model": "links"} if key.startswith("compat.groups.") else {}),
         "workload": {
             "model": {"transformer": GPT} if builds else linear,
             "batch_per_replica": 4,
@@ -151,7 +158,8 @@ def scenario(tool, key, schedule):
             "compute": {"device": "a100"},
             "iterations": 1,
         },
-        "schedule": schedule,
+        "schedule": {of: value for of, value in schedule.items() if of != "compat"},
+        "compat": schedule.get("compat", {}),
     }
 
 
@@ -190,7 +198,10 @@ def test_every_key_of_the_schedule_is_known_and_tried():
 def test_the_keys_are_those_of_the_scenario_s_schema():
     definitions = schema("scenario")["$defs"]
     top = set(definitions["Schedule"]["properties"])
-    assert {key.partition(".")[0] for key in schedule_keys()} == top
+    found = {key.partition(".")[0] for key in schedule_keys()} - {"compat"}
+    assert found == top
+    beside = {key.split(".")[1] for key in schedule_keys() if key.startswith("compat.")}
+    assert beside == set(definitions["Compat"]["properties"])
     for part in ("tensor", "coordination"):
         forms = definitions["Schedule"]["properties"][part]
         forms = [one for one in forms["anyOf"] if "properties" in one]
@@ -204,7 +215,7 @@ def test_the_keys_are_those_of_the_scenario_s_schema():
 def test_a_decision_is_in_the_files_or_in_a_line(tool, key):
     texts, left, why = written(tool, key, decide=True)
     before, _, refused_before = written(tool, key, decide=False)
-    said = any(line.startswith(f"schedule.{key}: ") for line in left)
+    said = any(line.startswith(f"{at(key)}: ") for line in left)
     if FATES[tool][key] is Fate.MODEL:
         assert bool(texts) == bool(before)
         assert not said
@@ -214,9 +225,9 @@ def test_a_decision_is_in_the_files_or_in_a_line(tool, key):
         assert "schedule." in why
         return
     value = SAMPLES[key][0].get(key.split(".")[0])
-    refused = bool(why) and any(word in why for word in (f"schedule.{key}", *names_in(value)))
+    refused = bool(why) and any(word in why for word in (at(key), *names_in(value)))
     differs = bool(texts) and texts != before
-    assert said or refused or differs, f"{tool} drops `schedule.{key}`: {why}"
+    assert said or refused or differs, f"{tool} drops `{at(key)}`: {why}"
 
 
 @pytest.mark.parametrize("key", [key for key in SAMPLES if key != "programs"])

@@ -58,12 +58,12 @@ PATHS = [
             "endpoint_delay",
             "algorithms",
             "collective_order",
-            "communicators",
             "composition",
-            "loads",
             "accept_plan",
         )
     ),
+    "compat",
+    *(f"compat.{key}" for key in ("cut", "loads", "communicators", "issue", "typo")),
     "network_model",
     "seed",
 ]
@@ -110,9 +110,9 @@ PLAUSIBLE = st.fixed_dictionaries(
         "schedule.endpoint_delay": TIMES,
         "schedule.algorithms": st.none() | st.lists(ALGORITHMS, min_size=2, max_size=2),
         "schedule.collective_order": st.sampled_from(["fifo", "lifo", "explicit"]),
-        "schedule.communicators": st.sampled_from(["share", "queue"]),
+        "compat.communicators": st.sampled_from(["share", "queue"]),
         "schedule.composition": st.sampled_from(["stages", "merged", "sequential"]),
-        "schedule.loads": st.sampled_from(["fixed_delay", "zero"]),
+        "compat.loads": st.sampled_from(["fixed_delay", "zero"]),
         "network_model": st.sampled_from(["dims", "links"]),
     },
 )

@@ -302,6 +302,7 @@ impl CollectiveScenario {
                 "leave it out, or train a `workload`",
             ));
         }
+        self.compat.check_without_workload()?;
         agreed_starts::read(self.schedule.coordination.as_ref())?;
         if let Some(paths) =
             self.messages.paths.filter(|_| self.network_model != NetworkModelKind::Flows)
@@ -343,7 +344,7 @@ impl CollectiveScenario {
             operation: collective.kind,
             size: collective.size,
             dimensions: collective.dimensions.clone().unwrap_or_default(),
-            ..self.schedule.request(&self.fabric, self.seed)
+            ..self.schedule.request(&self.compat, &self.fabric, self.seed)
         }
     }
 }

@@ -18,7 +18,9 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde_json::{Map, Value};
 
 use crate::read::Form;
-use crate::scenario::{Algorithms, Collective, GroupSchedule, MessageSettings, Schedule, Traffic};
+use crate::scenario::{
+    Algorithms, Collective, Compat, GroupSchedule, MessageSettings, Schedule, Traffic,
+};
 
 /// The schema of everything that a scenario is made of, by the name of its type.
 #[must_use]
@@ -30,6 +32,7 @@ pub fn keys() -> Map<String, Value> {
         ("Dimension", order::<Dimension>()),
         ("Fabric", order::<Fabric>()),
         ("Collective", order::<Collective>()),
+        ("Compat", order::<Compat>()),
         ("GroupSchedule", order::<GroupSchedule>()),
         ("Schedule", order::<Schedule>()),
         ("Parallelism", order::<Parallelism>()),

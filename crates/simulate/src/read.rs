@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use crate::SimulateError;
 use crate::scenario::{
-    Collective, Job, JobKind, MessageSettings, NetworkModelKind, Placement, Scenario, Schedule,
-    Topology, Traffic, Training, WhatIf, field, tag,
+    Collective, Compat, Job, JobKind, MessageSettings, NetworkModelKind, Placement, Scenario,
+    Schedule, Topology, Traffic, Training, WhatIf, field, tag,
 };
 use crate::training::part;
 
@@ -42,6 +42,9 @@ pub(crate) struct Form {
     /// How they are scheduled.
     #[serde(default)]
     schedule: Schedule,
+    /// Rules of ASTRA-sim that no other system has.
+    #[serde(default)]
+    compat: Compat,
     /// What carries the transfers out; traffic takes `flows` or `packets`. If left out: `dims`, for
     /// traffic `flows`.
     #[serde(default)]
@@ -217,14 +220,23 @@ fn read(text: &str, chunk: &Plugins, tensor: &TensorPlugins) -> Result<Scenario,
     } else {
         NetworkModelKind::Dims
     };
-    let Form { mut schedule, network_model, packets, messages, seed, .. } = form;
+    let Form { mut schedule, compat, network_model, packets, messages, seed, .. } = form;
     schedule.plugins = chunk.clone();
     if let Some(one) = &mut schedule.tensor {
         one.plugins = tensor.clone();
     }
     let network_model = network_model.unwrap_or(model);
-    let rest =
-        Scenario { fabric, topology, schedule, network_model, packets, messages, seed, job: () };
+    let rest = Scenario {
+        fabric,
+        topology,
+        schedule,
+        compat,
+        network_model,
+        packets,
+        messages,
+        seed,
+        job: (),
+    };
     match job {
         Job::Collectives(collectives) => {
             let scenario = rest.with(collectives);

@@ -87,10 +87,6 @@ pub struct Workload {
     /// iterations have no barrier (`schedule.tensor`) or parameter servers update, else `together`.
     #[serde(default)]
     pub updates: Option<Updates>,
-    /// When an NPU begins what is ready: `at_once`, or `in_turn`, one communication after the other
-    /// (receives aside), and one delay, of those that are ready the one that stands first.
-    #[serde(default)]
-    pub issue: Issue,
     /// How many are simulated; the first is warm-up where there are more.
     #[serde(default = "two")]
     #[schemars(range(min = 1))]
@@ -134,18 +130,6 @@ const fn one() -> u32 {
 
 const fn two() -> u32 {
     2
-}
-
-/// When an NPU begins what is ready and does not compute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "a rule of issue"))]
-pub enum Issue {
-    /// All at once.
-    #[default]
-    AtOnce,
-    /// One after the other, in the order of the graph's nodes.
-    InTurn,
 }
 
 /// Where the model comes from.

@@ -12,6 +12,13 @@ from allrail.scenario.job import KINDS, NAMES
 
 RENAMED = {"batch_per_npu": "batch_per_replica", "world": "network_model"}
 """Keys that had another name, by that name; of any place that has the key of today."""
+MOVED = {
+    "schedule": ("cut", "loads", "communicators", "groups"),
+    "workload": ("issue",),
+    "messages": ("endpoint_delay",),
+}
+"""Keys that stand in `compat` today, by the key that had them."""
+_NAMED_ANEW = {"endpoint_delay": "message_endpoint_delay"}
 _WORDS = {
     "fabric": ("topology", "network", "system", "cluster", "hardware", "interconnect"),
     "workload": ("training", "train", "training_step", "step"),
@@ -36,6 +43,8 @@ def hint_for_key(key: str, value: Any, *, model: type[BaseModel], top: type[Base
     known = list(model.model_fields)
     if RENAMED.get(key) in known:
         return f"it was renamed: write `{RENAMED[key]}`"
+    if key in MOVED.get(model.__name__.lower(), ()):
+        return f"it was renamed: write `compat.{_NAMED_ANEW.get(key, key)}`"
     meant = next((one for one, words in _WORDS.items() if one in known and key in words), None)
     if meant is not None:
         return f"did you mean `{meant}`?"

@@ -30,6 +30,7 @@ from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.job import NAMES, check_one
+from allrail.scenario.keys.compat import Compat
 from allrail.scenario.keys.schedule import Collective, Schedule
 from allrail.scenario.keys.traffic import Messages
 from allrail.scenario.node import Node, SchemaVersion, plain
@@ -86,6 +87,9 @@ class Scenario(Node):
         description="One collective, or several that share the fabric.",
     )
     schedule: Schedule = Field(default=Schedule(), description="How they are scheduled.")
+    compat: Compat = Field(
+        default=Compat(), description="Rules of ASTRA-sim that no other system has."
+    )
     traffic: Traffic | None = Field(
         default=None, description="What is sent on a graph fabric; instead of `collective`."
     )
@@ -222,7 +226,7 @@ class Scenario(Node):
                 tree["schedule"].pop("programs")
             self._follow_measured(tree)
             return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
-        tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
+        tree = self.model_dump(exclude={"collective", "schedule", "compat"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)
 
     def _follow_measured(self, tree: dict[str, Any]) -> None:
@@ -268,6 +272,8 @@ def _check_form(scenario: Scenario) -> None:
         )
     if traffic and "schedule" in given:
         raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
+    if traffic and "compat" in given:
+        raise InputError("no key of it is for traffic", hint="leave it out", field="compat")
     if scenario.packets is not None and network_model != "packets":
         raise InputError(
             "only the network model `packets` reads it",

@@ -6,6 +6,8 @@ simulator finds the fastest of `CAPS`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from allrail import _core
 from allrail.base.units import show_count
 from allrail.simulation.api import simulate, simulate_many
@@ -24,6 +26,12 @@ SAME = 1.001
 """Steps that differ by less are as fast."""
 
 
+def _tree(decision: Decision, schedule: dict[str, object]) -> dict[str, Any]:
+    """The scenario with another schedule, nothing issued in turn: buckets wait for gradients."""
+    compat = {key: one for key, one in decision.tree.get("compat", {}).items() if key != "issue"}
+    return decision.tree | {"schedule": schedule, "compat": compat}
+
+
 def files(decision: Decision) -> dict[str, str]:
     """Return the text of files by name.
 
@@ -39,7 +47,7 @@ def files(decision: Decision) -> dict[str, str]:
         first = decision.tensor.get("first_bucket", "1 MiB")
         why = "as the scenario has them"
     else:
-        trees = [decision.tree | {"schedule": _with(decision, cap)} for cap in CAPS]
+        trees = [_tree(decision, _with(decision, cap)) for cap in CAPS]
         results = simulate_many(trees, progress=decision.progress)
         steps = [one.step_time_us for one in results]
         # Of those as fast, the largest: fewer calls.
@@ -48,7 +56,7 @@ def files(decision: Decision) -> dict[str, str]:
         ][-1]
         tried = ", ".join(f"{cap}: {step / 1e3:.2f}" for cap, step in zip(CAPS, steps, strict=True))
         why = f"the fastest of (ms a step) {tried}"
-    tree = decision.tree | {"schedule": _with(decision, cap, first)}
+    tree = _tree(decision, _with(decision, cap, first))
     tree["workload"] = {**decision.workload, "iterations": 1}
     result = simulate(tree, timeline=True, progress=decision.progress)
     buckets: dict[int, tuple[str, int]] = {}

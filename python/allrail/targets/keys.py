@@ -1,4 +1,4 @@
-"""What becomes of each key of `schedule` in the hands of each tool: one table, for all of them.
+"""What becomes of each key of `schedule` and `compat` in the hands of each tool: one table for all.
 
 A *decision* is a key with another value than its default. A tool carries it out (its files say it),
 refuses it (no file, and a line that says what it lacks), or leaves it to what runs beneath or above
@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 from allrail.scenario.fields import table
-from allrail.scenario.keys.schedule import GroupSchedule, Schedule
+from allrail.scenario.keys.compat import Compat, GroupSchedule
+from allrail.scenario.keys.schedule import Schedule
 from allrail.scenario.policies import order_of
 from allrail.search.layouts.tools import TOOLS
 from allrail.targets.decision import Decision, Inapplicable
@@ -32,7 +33,9 @@ class Fate(Enum):
 _MODEL = (
     "endpoint_delay",
     "accept_plan",
-    "groups.endpoint_delay",
+    "compat.groups.endpoint_delay",
+    "compat.issue",
+    "compat.message_endpoint_delay",
     "tensor.start_overhead",
     "tensor.partition_overhead",
     "tensor.servers.host",
@@ -50,7 +53,7 @@ _COLLECTIVES = (
     "policy",
     "order",
     "chunks",
-    "cut",
+    "compat.cut",
     "smallest_chunk",
     "threshold",
     "active_chunks",
@@ -59,10 +62,10 @@ _COLLECTIVES = (
     "algorithms",
     "algorithms_by_operation",
     "collective_order",
-    "communicators",
+    "compat.communicators",
     "composition",
-    "loads",
-    "groups.algorithms",
+    "compat.loads",
+    "compat.groups.algorithms",
 )
 """How a collective runs: a library's own choice under every framework."""
 
@@ -144,8 +147,8 @@ FATES: dict[str, dict[str, Fate | Callable[[Decision], Fate]]] = {
             *_COORDINATION,
         ),
         refused=(
-            *("cut", "active_chunks", "collective_order", "communicators"),
-            *("composition", "loads", "groups.algorithms"),
+            *("active_chunks", "collective_order", "composition"),
+            *("compat.cut", "compat.loads", "compat.communicators", "compat.groups.algorithms"),
             "coordination.collectives",  # what is no gradient meets by its name
         ),
     ),
@@ -171,17 +174,17 @@ it may still refuse a value."""
 
 @cache
 def schedule_keys() -> tuple[str, ...]:
-    """Return every key that scenarios have under `schedule`, as their own schemas say."""
+    """Return every key under `schedule`, as schemas say, and those under `compat` with its name."""
     found: list[str] = []
     for key in Schedule.model_fields:
-        if key == "groups":
-            found += [f"groups.{inner}" for inner in GroupSchedule.model_fields]
-        elif key in ("tensor", "coordination"):
+        if key in ("tensor", "coordination"):
             rows = table("tensor_policies" if key == "tensor" else "coordinations")
             keys = {inner for row in rows for inner in _of_schema(row["schema"])}
             found += [f"{key}.policy", *sorted(f"{key}.{inner}" for inner in keys)]
         else:
             found.append(key)
+    found += [f"compat.{key}" for key in Compat.model_fields if key != "groups"]
+    found += [f"compat.groups.{key}" for key in GroupSchedule.model_fields]
     return tuple(found)
 
 
@@ -198,7 +201,7 @@ def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def decided(decision: Decision) -> dict[str, Any]:
-    """Return the decisions under `schedule`: by key, values that are not their defaults.
+    """Return the decisions of `schedule_keys`: by key, values that are not their defaults.
 
     Args:
         decision: What a scenario has decided.
@@ -208,7 +211,7 @@ def decided(decision: Decision) -> dict[str, Any]:
     defaults = _defaults() | {"order": order_of(schedule["policy"]), "tensor.barrier": barrier}
     found = {}
     for key in schedule_keys():
-        value: Any = schedule
+        value: Any = decision.tree if key.startswith("compat.") else schedule
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         if value not in (None, {}, [], ()) and value != defaults.get(key):
@@ -220,7 +223,10 @@ def decided(decision: Decision) -> dict[str, Any]:
 def _defaults() -> dict[str, Any]:
     """By key, what holds where it is left out; of the others nothing does."""
     found: dict[str, Any] = {key: one.default for key, one in Schedule.model_fields.items()}
-    found |= {f"groups.{key}": one.default for key, one in GroupSchedule.model_fields.items()}
+    found |= {f"compat.{key}": one.default for key, one in Compat.model_fields.items()}
+    found |= {
+        f"compat.groups.{key}": one.default for key, one in GroupSchedule.model_fields.items()
+    }
     found |= {"tensor.policy": "fifo", "coordination.policy": "none"}
     found |= {"tensor.servers.colocated": True, "tensor.servers.synchronous": True}
     found |= {"tensor.servers.placement": "in_turn", "tensor.servers.local": "npus"}
@@ -271,7 +277,7 @@ def refused(title: str, key: str, value: Any, *, why: str = "", hint: str = "") 
         hint: What to do instead of leaving it out.
     """
     said = f"{title} has no `{written(key, value)}`" + (f" ({why})" if why else "")
-    return Inapplicable(said, hint=hint or f"leave `schedule.{key.removesuffix('.policy')}` out")
+    return Inapplicable(said, hint=hint or f"leave `{at(key).removesuffix('.policy')}` out")
 
 
 def written(key: str, value: Any) -> str:
@@ -287,4 +293,13 @@ def written(key: str, value: Any) -> str:
         text = "[" + ", ".join(str(one) if isinstance(one, str) else "..." for one in value) + "]"
     else:
         text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"schedule.{key}: {text}"
+    return f"{at(key)}: {text}"
+
+
+def at(key: str) -> str:
+    """Return where a key of `schedule_keys` stands in a scenario.
+
+    Args:
+        key: As it is there.
+    """
+    return key if key.startswith("compat.") else f"schedule.{key}"

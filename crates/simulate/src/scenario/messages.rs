@@ -17,10 +17,6 @@ pub struct MessageSettings {
     pub paths: Option<Splitting>,
     /// What every message waits for at its ends: processors, network interfaces.
     pub overhead: Time,
-    /// `links`: what a message between two ranks waits for at either end; `schedule.endpoint_delay` if left
-    /// out, as messages of collectives do.
-    #[schemars(with = "Option<Time>")]
-    pub endpoint_delay: Option<Time>,
     /// Whether a send is over when its message has arrived; if not, when it has left.
     pub acknowledged: bool,
     /// `flows`: one message for alike steps of an algorithm, exact while nothing disturbs them.

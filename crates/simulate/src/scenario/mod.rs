@@ -5,6 +5,7 @@
 //! file; here is what they say, and what can be checked without building anything. `crate::read` reads them.
 
 mod collective;
+mod compat;
 mod messages;
 mod network_model_kind;
 mod placement;
@@ -21,12 +22,13 @@ use crate::SimulateError;
 pub(crate) use crate::error::field;
 
 pub use collective::Collective;
+pub use compat::{Communicators, Compat, GroupSchedule, Issue};
 pub use messages::{Algorithms, AllToAll, MessageSettings};
 pub(crate) use network_model_kind::Network;
 pub use network_model_kind::{NETWORK_MODELS, NetworkModelEntry, NetworkModelKind};
 pub use placement::Placement;
 pub(crate) use schedule::USUAL_CHUNKS;
-pub use schedule::{AcceptPlan, CollectiveOrder, Communicators, GroupSchedule, Schedule};
+pub use schedule::{AcceptPlan, CollectiveOrder, Schedule};
 pub use topology::Topology;
 pub(crate) use traffic::{COUNT, SEGMENTS, WINDOW};
 pub use traffic::{Pattern, Traffic, packets_schema};
@@ -42,6 +44,8 @@ pub struct Scenario<J = Job> {
     pub topology: Option<Topology>,
     /// How collectives are scheduled.
     pub schedule: Schedule,
+    /// Rules of ASTRA-sim.
+    pub compat: Compat,
     /// The network model.
     pub network_model: NetworkModelKind,
     /// Switches and packets, in the network model `packets`.
@@ -77,13 +81,24 @@ impl<J> Scenario<J> {
     /// Its job, and the rest of it.
     #[must_use]
     pub fn split(self) -> (J, Scenario<()>) {
-        let Self { fabric, topology, schedule, network_model, packets, messages, seed, job } = self;
+        let Self {
+            fabric,
+            topology,
+            schedule,
+            compat,
+            network_model,
+            packets,
+            messages,
+            seed,
+            job,
+        } = self;
         (
             job,
             Scenario {
                 fabric,
                 topology,
                 schedule,
+                compat,
                 network_model,
                 packets,
                 messages,
@@ -98,9 +113,18 @@ impl Scenario<()> {
     /// The same with a job.
     #[must_use]
     pub fn with<J>(self, job: J) -> Scenario<J> {
-        let Self { fabric, topology, schedule, network_model, packets, messages, seed, job: () } =
-            self;
-        Scenario { fabric, topology, schedule, network_model, packets, messages, seed, job }
+        let Self {
+            fabric,
+            topology,
+            schedule,
+            compat,
+            network_model,
+            packets,
+            messages,
+            seed,
+            job: (),
+        } = self;
+        Scenario { fabric, topology, schedule, compat, network_model, packets, messages, seed, job }
     }
 }
 

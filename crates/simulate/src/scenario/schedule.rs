@@ -6,12 +6,14 @@ use allrail_collective::Operation;
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
-use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
+use allrail_schedule::chunk::{Composition, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{ActiveChunks, Algorithms, Order, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::Compat;
 
 /// Into how many chunks a collective is cut where nobody says it.
 pub(crate) const USUAL_CHUNKS: u32 = 64;
@@ -31,10 +33,6 @@ pub struct Schedule {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-hint" = "64 is a good start"))]
     pub chunks: Option<u32>,
-    /// How a collective is cut into `chunks`. `even`: parts that differ by one byte at most. `rest`: parts
-    /// of the size divided by `chunks`, rounded down, and the rest as one more. `full`: the same, and the
-    /// last part is padded to the size of the others. A part of an all-gather is what its NPUs bring.
-    pub cut: Cut,
     /// A chunk has so many bytes at least, and the collective then as many as its chunks; an all-gather's
     /// do not count.
     pub smallest_chunk: Bytes,
@@ -65,19 +63,10 @@ pub struct Schedule {
     pub algorithms_by_operation: BTreeMap<Operation, Algorithms>,
     /// Which of several waiting collectives a dimension serves first.
     pub collective_order: CollectiveOrder,
-    /// Of a workload: what its communicators do where they meet on a dimension. Every process group has one for
-    /// its collectives and one for its messages. `share`: they take turns, chunk by chunk, for equal times.
-    /// `queue`: all wait in one queue.
-    pub communicators: Communicators,
     /// How an all-reduce is composed over dimensions. `stages`: reduce-scatters, then all-gathers;
     /// `merged`: the last dimension all-reduces in one stage; `sequential`: a whole all-reduce per
     /// dimension.
     pub composition: Composition,
-    /// Where Themis' load tracker starts.
-    pub loads: Loads,
-    /// Of a workload in `links`: process groups smaller than the job run one algorithm over all their
-    /// ranks in order, whatever dimensions these differ on.
-    pub groups: Option<GroupSchedule>,
     /// Which plans a simulation takes: made for this very fabric, or for one of the same kinds and
     /// sizes.
     pub accept_plan: AcceptPlan,
@@ -99,7 +88,6 @@ impl Default for Schedule {
             policy: "baseline".to_owned(),
             order: Order::default(),
             chunks: None,
-            cut: parameters.cut,
             smallest_chunk: parameters.smallest_chunk,
             threshold: parameters.threshold,
             active_chunks: None,
@@ -109,10 +97,7 @@ impl Default for Schedule {
             programs: OwnPrograms::default(),
             algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
-            communicators: Communicators::default(),
             composition: parameters.composition,
-            loads: parameters.loads,
-            groups: None,
             accept_plan: AcceptPlan::default(),
             tensor: None,
             coordination: None,
@@ -124,7 +109,7 @@ impl Default for Schedule {
 impl Schedule {
     /// What the planner is asked for an all-reduce of no bytes over all of `fabric`: its caller
     /// says what is communicated.
-    pub(crate) fn request(&self, fabric: &Fabric, seed: u64) -> Request {
+    pub(crate) fn request(&self, compat: &Compat, fabric: &Fabric, seed: u64) -> Request {
         Request {
             fabric: fabric.clone(),
             operation: Operation::AllReduce,
@@ -139,31 +124,15 @@ impl Schedule {
             endpoint_delay: self.endpoint_delay,
             parameters: Parameters {
                 threshold: self.threshold,
-                loads: self.loads,
+                loads: compat.loads,
                 composition: self.composition,
-                cut: self.cut,
+                cut: compat.cut,
                 smallest_chunk: self.smallest_chunk,
                 free_chunks: self.chunks.is_none(),
             },
             seed,
             plugins: self.plugins.clone(),
         }
-    }
-}
-
-/// What process groups smaller than the job run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct GroupSchedule {
-    /// The algorithm of a kind of collective; `ring_unidirectional` where none is named.
-    pub algorithms: BTreeMap<Operation, String>,
-    /// In place of the schedule's.
-    pub endpoint_delay: Time,
-}
-
-impl Default for GroupSchedule {
-    fn default() -> Self {
-        Self { algorithms: BTreeMap::new(), endpoint_delay: Time::ZERO }
     }
 }
 
@@ -179,18 +148,6 @@ pub enum CollectiveOrder {
     Lifo,
     /// Of a trace: the one whose node has the higher `comm_priority`, then the one issued first.
     Explicit,
-}
-
-/// What communicators do where they meet on a dimension.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "what communicators do"))]
-pub enum Communicators {
-    /// They take turns, for equal times.
-    #[default]
-    Share,
-    /// All wait in one queue.
-    Queue,
 }
 
 /// Which plans a simulation takes.

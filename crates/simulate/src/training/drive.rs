@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use allrail_collective::Operation;
 use allrail_core::Bytes;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_workload::spec::{Issue, Model};
+use allrail_workload::spec::Model;
 use allrail_workload::{ActorId, NodeId, StepGraph, Work};
 
 use crate::SimulateError;
 use crate::driver::Observer;
-use crate::scenario::{CollectiveOrder, Schedule};
+use crate::scenario::{CollectiveOrder, Issue, Schedule};
 use crate::training::agreements::Drawn;
 use crate::training::communicator::{Ask, Communicator};
 use crate::training::driver::{Driver, Outcome, Priority, Settings};
@@ -94,7 +94,7 @@ pub(crate) fn drive(
         lag: scenario.job.workload.lag,
         backup: parameters.backup_workers,
         every: scenario.job.workload.every,
-        in_turn: scenario.job.workload.issue == Issue::InTurn,
+        in_turn: scenario.compat.issue == Issue::InTurn,
         acknowledged: scenario.messages.acknowledged,
         slowdown: scenario.job.workload.exchange_slowdown,
         timeline,

@@ -186,7 +186,7 @@ impl TrainingScenario {
     /// Everything that a planner is asked but what is communicated.
     #[must_use]
     pub fn request(&self) -> Request {
-        self.schedule.request(&self.fabric, self.seed)
+        self.schedule.request(&self.compat, &self.fabric, self.seed)
     }
 }
 

@@ -22,7 +22,7 @@ fn run(network_model: &str, parallelism: &Value, communicators: &str) -> Trainin
                          "vocabulary": 8192, "sequence_length": 256, "tied": true}},
             "batch_per_replica": 8, "parallelism": parallelism, "iterations": 2,
             "compute": {"peak": "100 TFLOP/s", "memory_bandwidth": "1 TB/s"}},
-        "schedule": {"chunks": 8, "communicators": communicators}});
+        "schedule": {"chunks": 8}, "compat": {"communicators": communicators}});
     let scenario = TrainingScenario::from_json(&tree.to_string()).expect("a scenario");
     simulate(&scenario, false, &mut |_, _| ControlFlow::Continue(())).expect("it runs")
 }

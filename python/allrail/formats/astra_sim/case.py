@@ -3,7 +3,8 @@
 What changes its form on the way:
 
 - An all-gather's bytes are what each NPU puts in; ours are the whole gathered buffer.
-- A chunk has `floor(bytes / preferred-dataset-splits)` bytes, and one the rest (`cut: rest`).
+- A chunk has `floor(bytes / preferred-dataset-splits)` bytes, and one the rest (`compat.cut:
+  rest`).
 - `localBWAware` with the baseline scheduler all-reduces on the last dimension in one stage
   (`composition: merged`), with Themis it scatters and gathers there too (`stages`); without it,
   every dimension does a full all-reduce (`sequential`).
@@ -203,8 +204,8 @@ def _collective(
             "policy": "baseline" if sys.by_loads and not by_loads else sys.policy,
             "algorithms": algorithms[work.kind],
             "composition": composition,
-            "loads": "zero" if by_loads else "fixed_delay",
         },
+        "compat": _compat(by_loads=by_loads),
         "network_model": network_model,
         "seed": 0,
     }
@@ -242,12 +243,11 @@ def _training(
             "algorithms": None,
             "algorithms_by_operation": algorithms,
             "composition": composition,
-            "loads": "zero" if sys.by_loads else "fixed_delay",
-            # A dimension has one queue for all.
-            "communicators": "queue",
             # A layer's forward pass waits for its own gradient only.
             "tensor": {"policy": "fifo", "barrier": False},
         },
+        # A dimension has one queue for all.
+        "compat": _compat(by_loads=sys.by_loads) | {"communicators": "queue"},
         "network_model": network_model,
         "seed": 0,
     }
@@ -267,15 +267,18 @@ def _schedule(sys: AstraSystem, chunks: int, network_model: str) -> dict[str, An
         "policy": sys.policy,
         "order": sizes if sys.by_size else sys.order,
         "chunks": chunks,
-        "cut": "rest",
         "threshold": sys.threshold,
         "active_chunks": sys.active_chunks,
         "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
         "algorithms": None,
         "collective_order": sys.collective_order,
         "composition": "stages",
-        "loads": "fixed_delay",
     }
+
+
+def _compat(*, by_loads: bool) -> dict[str, Any]:
+    """Rules that no other system has."""
+    return {"cut": "rest", "loads": "zero" if by_loads else "fixed_delay"}
 
 
 def _dimensions(

@@ -5,13 +5,13 @@ schedule that the other files describe. What ASTRA-sim 2.x does with a trace, ea
 scenario:
 
 - a collective of `S` bytes is cut into chunks of `floor(S / preferred-dataset-splits)` bytes, the
-  last one padded, of as many bytes at least as there are NPUs (`schedule.cut`, `smallest_chunk`);
+  last one padded, of as many bytes at least as there are NPUs (`compat.cut`, `smallest_chunk`);
 - an NPU runs one communication at a time, receives aside, and one node on its processor, of those
-  that are ready the first (`workload.issue`); a send is over when its message has arrived
+  that are ready the first (`compat.issue`); a send is over when its message has arrived
   (`messages.acknowledged`);
 - a process group smaller than the job runs one ring, or on one dimension what the job runs
-  (`schedule.groups`);
-- a dimension has one queue for all (`schedule.communicators`);
+  (`compat.groups`);
+- a dimension has one queue for all (`compat.communicators`);
 - a step that reduces waits for memory (`fabric.memory_bandwidth`);
 - every stage of the `active-chunks-per-dimension` hands its messages to the links at once
   (`schedule.send_ahead`, in `links`).
@@ -103,7 +103,6 @@ def workload(
         "name": prefix.name,
         "model": {"trace": trace},
         "iterations": num_passes,
-        "issue": "in_turn",
         "compute": {"scale": compute_scale} | roofline,
     }
 
@@ -202,16 +201,20 @@ def scenario(
         "policy": "baseline",
         "order": "fifo",
         "chunks": sys.splits,
-        "cut": "full",
         "smallest_chunk": f"{net.npus} B",
         "active_chunks": sys.active_chunks,
         "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
         "algorithms": None,
         "algorithms_by_operation": algorithms,
         "collective_order": sys.collective_order,
-        "communicators": "queue",
         "composition": "merged" if sys.local_bw_aware else "sequential",
         "tensor": {"policy": "fifo", "barrier": False},
+    }
+    compat: dict[str, Any] = {
+        "cut": "full",
+        "communicators": "queue",
+        "issue": "in_turn",
+        "message_endpoint_delay": "0 ns",
     }
     if network_model == "links":
         # Every stage that is chosen sends at once; links serve in the order in which it came.
@@ -219,14 +222,15 @@ def scenario(
         # Of several dimensions, a part of them is a ring; of one, it runs what all run.
         own = {kind: listed[0] for kind, listed in algorithms.items() if len(kept) == 1}
         own = {"all_to_all": of_kind(ONE_WAY["ring"], "all_to_all")} | own
-        schedule["groups"] = {"algorithms": own, "endpoint_delay": GROUP_DELAY}
+        compat["groups"] = {"algorithms": own, "endpoint_delay": GROUP_DELAY}
     memory = {} if sys.memory is None else {"memory_bandwidth": f"{plain(sys.memory)} GB/s"}
     window = window_of(asked, npus=net.npus, network_model=network_model, notes=notes)
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions, **memory, **window},
         "schedule": schedule,
-        "messages": {"acknowledged": True, "endpoint_delay": "0 ns"},
+        "compat": compat,
+        "messages": {"acknowledged": True},
         "network_model": network_model,
         "seed": 0,
     }

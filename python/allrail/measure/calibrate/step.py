@@ -28,7 +28,7 @@ _SLICES = 200_000
 """Of a timeline: in longer ones nobody looks."""
 _KINDS = 64
 """The kinds of collectives that send the most; others count as these."""
-_BESIDE = ("tensor", "coordination", "groups", "collective_order", "communicators", "loads")
+_BESIDE = ("tensor", "coordination", "collective_order")
 """Keys of a schedule that decide nothing of a collective that runs alone."""
 
 
@@ -152,6 +152,7 @@ def _alone_us(
                 "fabric": {"dimensions": dimensions},
                 "collective": {"kind": operation, "size": f"{size} B"},
                 "schedule": schedule,
+                "compat": {"cut": scenario.compat.cut},
             }
         )
     except InputError:

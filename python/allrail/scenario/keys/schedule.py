@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from allrail.scenario.algorithms import ByOperation, OneByOperation, PerDimension
+from allrail.scenario.algorithms import ByOperation, PerDimension
 from allrail.scenario.fields import (
     Count,
     CountOrWord,
@@ -50,19 +50,6 @@ class Collective(Node):
     )
 
 
-class GroupSchedule(Node):
-    """What process groups smaller than the job run."""
-
-    algorithms: Annotated[dict[str, str], OneByOperation()] = Field(
-        default={},
-        description="The algorithm of a kind of collective; `ring_unidirectional` where none is"
-        " named.",
-    )
-    endpoint_delay: Annotated[str, Quantity("time")] = Field(
-        default="0 ps", description="In place of the schedule's."
-    )
-
-
 class Schedule(Node):
     """How collectives are scheduled."""
 
@@ -78,13 +65,6 @@ class Schedule(Node):
         default=None,
         description="How many parts each collective is cut into. If left out: 64; as many as "
         "suit them for `trees`.",
-    )
-    cut: Annotated[str, OneOf("even", "rest", "full", what="a cut")] = Field(
-        default="even",
-        description="How a collective is cut into `chunks`. `even`: parts that differ by one "
-        "byte at most. `rest`: parts of the size divided by `chunks`, rounded down,"
-        " and the rest as one more. `full`: the same, and the last part is padded "
-        "to the size of the others. A part of an all-gather is what its NPUs bring.",
     )
     smallest_chunk: Annotated[str, Quantity("size")] = Field(
         default="0 B",
@@ -137,13 +117,6 @@ class Schedule(Node):
     ] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
     )
-    communicators: Annotated[str, OneOf("share", "queue", what="what communicators do")] = Field(
-        default="share",
-        description="Of a workload: what its communicators do where they meet on a dimension. "
-        "Every process group has one for its collectives and one for its messages. "
-        "`share`: they take turns, chunk by chunk, for equal times. `queue`: all "
-        "wait in one queue.",
-    )
     composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
         Field(
             default="stages",
@@ -151,15 +124,6 @@ class Schedule(Node):
             "then all-gathers; `merged`: the last dimension all-reduces in one stage; "
             "`sequential`: a whole all-reduce per dimension.",
         )
-    )
-    loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
-        default="fixed_delay", description="Where Themis' load tracker starts."
-    )
-    groups: GroupSchedule | None = Field(
-        default=None,
-        description="Of a workload in `links`: process groups smaller than the job run one "
-        "algorithm over all their ranks in order, whatever dimensions these differ "
-        "on.",
     )
     accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
         Field(

@@ -54,11 +54,6 @@ class Messages(Node):
         default="0 ps",
         description="What every message waits for at its ends: processors, network interfaces.",
     )
-    endpoint_delay: Annotated[str, Quantity("time")] | None = Field(
-        default=None,
-        description="`links`: what a message between two ranks waits for at either end; "
-        "`schedule.endpoint_delay` if left out, as messages of collectives do.",
-    )
     acknowledged: Annotated[bool, Flag()] = Field(
         default=False,
         description="Whether a send is over when its message has arrived; if not, when it has "

@@ -166,12 +166,6 @@ class Workload(Node):
         "out: `each` where iterations have no barrier (`schedule.tensor`) or "
         "parameter servers update, else `together`.",
     )
-    issue: Annotated[str, OneOf("at_once", "in_turn", what="a rule of issue")] = Field(
-        default="at_once",
-        description="When an NPU begins what is ready: `at_once`, or `in_turn`, one "
-        "communication after the other (receives aside), and one delay, of those "
-        "that are ready the one that stands first.",
-    )
     iterations: Annotated[int, Count(1)] = Field(
         default=2, description="How many are simulated; the first is warm-up where there are more."
     )

@@ -39,7 +39,7 @@ pub(super) fn carry(
     )
     .cutting_rings(scenario.rings_are_cables())
     .sending_ahead(send_ahead)
-    .sharing(scenario.schedule.communicators)
+    .sharing(scenario.compat.communicators)
     .slowed(felt.as_ref());
     prepare(job.graph, &players, |ask| communicator.prepare(ask))?;
     let parameters = scenario.tensor();

@@ -50,7 +50,7 @@ pub(super) fn carry(
     let mut communicator =
         RankCommunicator::new(job.graph, &players, wiring, network_model, settings.overhead)
             .cutting_rings(scenario.rings_are_cables())
-            .sharing(scenario.schedule.communicators);
+            .sharing(scenario.compat.communicators);
     if settings.steady && model.is_fluid() {
         communicator = communicator.steady(network.latency(paths));
     }

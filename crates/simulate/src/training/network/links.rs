@@ -17,10 +17,10 @@ pub(super) fn carry(
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
     let StepRun { job, scenario, request, .. } = run;
-    let (schedule, fabric) = (&scenario.schedule, &request.fabric);
+    let (schedule, compat, fabric) = (&scenario.schedule, &scenario.compat, &request.fabric);
     let players = Players::ranks(job.graph, &run.sizes())?;
     let algorithms = &schedule.algorithms_by_operation;
-    let wiring = Wiring::Dimensions { request, algorithms, groups: schedule.groups.as_ref() };
+    let wiring = Wiring::Dimensions { request, algorithms, groups: compat.groups.as_ref() };
     let slow = run.slow_links();
     let mut network_model = Links::new(fabric);
     if let Some(drawn) = slow {
@@ -33,9 +33,9 @@ pub(super) fn carry(
     let communicator =
         RankCommunicator::new(job.graph, &players, wiring, Box::new(network_model), overhead)
             .sending_ahead(schedule.send_ahead)
-            .sharing(schedule.communicators)
+            .sharing(compat.communicators)
             .cutting_rings(scenario.rings_are_cables())
-            .with_message_delay(scenario.messages.endpoint_delay);
+            .with_message_delay(compat.message_endpoint_delay);
     let wires = Wires::Dimensions(fabric, slow);
     let mut result = carry_messages(run, &players, communicator, &wires, observer)?;
     result.notes.extend(slow.map(|drawn| Found::new(drawn, fabric).note(drawn)));

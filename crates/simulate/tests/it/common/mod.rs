@@ -78,6 +78,7 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Collective
         schedule: Schedule { policy: "baseline".into(), chunks: Some(1), ..Schedule::default() },
         topology: None,
         network_model: NetworkModelKind::Dims,
+        compat: Default::default(),
         packets: Default::default(),
         messages: Default::default(),
         seed: 0,
