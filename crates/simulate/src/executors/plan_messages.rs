@@ -82,6 +82,8 @@ struct PlanMessages {
     shape: Vec<(u32, u32)>,
     reaches: Vec<Reach>,
     stages: Vec<Expanded>,
+    /// Whether any of them has a dataflow: asked for every message that arrives.
+    has_dataflow: bool,
     /// Of an NPU, where reducing takes time.
     memory: Option<Bandwidth>,
     /// `starts[chunk]` is its first stage.
@@ -247,6 +249,7 @@ impl PlanMessages {
             shape: fabric.dimensions.iter().map(place).collect(),
             reaches: fabric.dimensions.iter().map(|d| kinds::of(d.kind).reach()).collect(),
             stages: Vec::new(),
+            has_dataflow: false,
             memory: fabric.memory_bandwidth,
             starts: Vec::new(),
         };
@@ -270,6 +273,7 @@ impl PlanMessages {
                 let everyone = known.unaware == Some(Pattern::Direct)
                     && plan.operation != Operation::Broadcast;
                 let window = fabric.window.filter(|_| everyone);
+                messages.has_dataflow |= dataflow.is_some();
                 messages.stages.push(Expanded {
                     pace: window.map(|window| paced(&program, window)),
                     relays: known.relays,
@@ -344,7 +348,7 @@ impl MessageSteps for PlanMessages {
     }
 
     fn has_dataflow(&self) -> bool {
-        self.stages.iter().any(|stage| stage.dataflow.is_some())
+        self.has_dataflow
     }
 
     fn dataflow(&self, position: u32, at: StageRef) -> Option<&RankMessages> {
