@@ -73,17 +73,25 @@ impl DataflowRun {
         (self.left, u32::try_from(self.pending.len()).expect("fewer than 2^32 messages"))
     }
 
-    /// One less is waited for.
+    /// One message less is waited for.
     fn settle(&mut self, messages: &RankMessages, number: u32, out: &mut Vec<u32>) {
+        if self.is_combined(messages, number, out) {
+            self.done(messages, number, out);
+        }
+    }
+
+    /// Waits for one less: the message may leave then, or is combined, or waits on.
+    fn is_combined(&mut self, messages: &RankMessages, number: u32, out: &mut Vec<u32>) -> bool {
         let pending = &mut self.pending[number as usize];
         *pending -= 1;
         if *pending > 0 {
-            return;
+            return false;
         }
-        match messages.all()[number as usize].does {
-            Does::Sends(_) => out.push(number),
-            Does::Receives(_) => self.done(messages, number, out),
+        let receives = matches!(messages.all()[number as usize].does, Does::Receives(_));
+        if !receives {
+            out.push(number);
         }
+        receives
     }
 
     fn done(&mut self, messages: &RankMessages, number: u32, out: &mut Vec<u32>) {
@@ -91,14 +99,8 @@ impl DataflowRun {
         while let Some(number) = done.pop() {
             self.left -= 1;
             for &next in messages.frees(number) {
-                let pending = &mut self.pending[next as usize];
-                *pending -= 1;
-                if *pending > 0 {
-                    continue;
-                }
-                match messages.all()[next as usize].does {
-                    Does::Sends(_) => out.push(next),
-                    Does::Receives(_) => done.push(next),
+                if self.is_combined(messages, next, out) {
+                    done.push(next);
                 }
             }
         }

@@ -20,7 +20,7 @@
 //! What it ignores: routing that takes detours (a dragonfly's UGAL may carry more), ways over the inside of a
 //! domain, and that ranks run ahead of each other within a stage.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -106,7 +106,6 @@ struct Cables {
     rate: Bandwidth,
     digest: u64,
     paths: Mutex<Paths>,
-    known: Mutex<BTreeMap<String, Counted>>,
     kept: Mutex<BTreeMap<String, Kept>>,
 }
 
@@ -140,8 +139,8 @@ impl Wiring {
         };
         let paths = Mutex::new(Paths::new(&trunk));
         let digest = digest(&graph, planes, ports.as_ref());
-        let (known, kept) = (Mutex::default(), Mutex::default());
-        let cables = Cables { graph, trunk, planes, ports, rate, digest, paths, known, kept };
+        let kept = Mutex::default();
+        let cables = Cables { graph, trunk, planes, ports, rate, digest, paths, kept };
         Self { cables: Arc::new(cables), lines, places, parts: vec![(places, 1)] }
     }
 
@@ -167,14 +166,24 @@ impl Wiring {
 
     /// What `of` makes for the cables, or what is kept of it under this name.
     pub fn kept<T: Any + Send + Sync>(&self, name: &str, of: impl FnOnce() -> T) -> Arc<T> {
-        let key = format!("{} {name}", self.digest());
-        let kept = || self.cables.kept.lock().expect("nobody panics while it is held");
-        let known = kept().get(&key).cloned();
-        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
-            return known;
-        }
-        let made = Arc::new(of());
-        kept().insert(key, Arc::clone(&made) as Kept);
+        let key = self.key::<T>(name);
+        self.found(&key).unwrap_or_else(|| self.keep(key, of()))
+    }
+
+    /// What something of a type is kept under.
+    fn key<T>(&self, name: &str) -> String {
+        format!("{} {} {name}", self.digest(), type_name::<T>())
+    }
+
+    fn found<T: Any + Send + Sync>(&self, key: &str) -> Option<Arc<T>> {
+        let kept = self.cables.kept.lock().expect("nobody panics while it is held");
+        kept.get(key).cloned().and_then(|known| known.downcast().ok())
+    }
+
+    fn keep<T: Any + Send + Sync>(&self, key: String, made: T) -> Arc<T> {
+        let made = Arc::new(made);
+        let mut kept = self.cables.kept.lock().expect("nobody panics while it is held");
+        kept.insert(key, Arc::clone(&made) as Kept);
         made
     }
 
@@ -271,14 +280,11 @@ impl Wiring {
         name: &str,
         of: impl FnOnce() -> Result<Counted, E>,
     ) -> Result<Counted, E> {
-        let key = format!("{} {name}", self.digest());
-        let known = || self.cables.known.lock().expect("nobody panics while it is held");
-        if let Some(known) = known().get(&key) {
-            return Ok(*known);
+        let key = self.key::<Counted>(name);
+        match self.found(&key) {
+            Some(known) => Ok(*known),
+            None => Ok(*self.keep(key, of()?)),
         }
-        let counted = of()?;
-        known().insert(key, counted);
-        Ok(counted)
     }
 
     /// What messages between members make of the cables, if all groups and lines send them at once.
@@ -287,7 +293,7 @@ impl Wiring {
         self.load_along(messages, &[])
     }
 
-    /// The same with others beside them that name the switches that they pass, where [all](Self::whole) NPUs are members.
+    /// [`Self::load`] with messages beside them whose switches are given, where [all](Self::whole) NPUs are members.
     #[must_use]
     pub fn load_along(&self, messages: &[Message], along: &[Along<'_>]) -> Load {
         let Cables { trunk, planes, rate, graph, .. } = &*self.cables;

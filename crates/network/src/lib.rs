@@ -91,8 +91,8 @@ pub trait NetworkModel {
         self.submit(now, submission)
     }
 
-    /// Starts, or queues, a message that passes these switches, in their order. A network model whose messages
-    /// choose their way themselves, or have one way each, does not ask.
+    /// Starts, or queues, a message over the given switches, in their order. Network models that route messages
+    /// themselves ignore `via`.
     fn submit_along(&mut self, now: Time, submission: Submission, via: &[u32]) -> TransferId {
         let _ = via;
         self.submit(now, submission)

@@ -57,12 +57,10 @@ pub(crate) fn with_made(request: Cow<'_, Request>) -> Result<Cow<'_, Request>, S
 }
 
 /// Whether the algorithm is left open where there is one that is made for the network.
-///
-/// # Errors
-/// As [`with_made`].
-pub(crate) fn are_open(request: &Request) -> Result<bool, ScheduleError> {
-    let open = request.said().is_open();
-    Ok(open && with_made(Cow::Borrowed(request))?.programs.get(TREES).is_some())
+pub(crate) fn are_open(request: &Request) -> bool {
+    let there =
+        || request.programs.get(TREES).is_some() || matches!(made(request, false), Ok(Some(_)));
+    request.said().is_open() && there()
 }
 
 /// The same in as many chunks as its algorithm is best cut into, where nobody says how many.

@@ -82,7 +82,7 @@ pub fn plan_watched(request: &Request, watch: Watch<'_>) -> Result<CollectivePla
 /// # Errors
 /// There is no such chunk scheduler.
 pub fn has_finalists(request: &Request) -> Result<bool, ScheduleError> {
-    Ok(!request.plugins.named(&request.policy)?.rivals().is_empty() || made::are_open(request)?)
+    Ok(!request.plugins.named(&request.policy)?.rivals().is_empty() || made::are_open(request))
 }
 
 /// The plans among which a network model that carries messages may choose, that of [`plan`] first: see
@@ -107,7 +107,7 @@ pub fn finalists(
     let mut plans = of(&own)?;
     let mut known = vec![own.algorithms];
     let mut others = rivals_algorithms(request)?;
-    if made::are_open(request)? {
+    if made::are_open(request) {
         others.extend(near_what_is_made(request)?);
     }
     for names in others {
@@ -125,16 +125,18 @@ pub fn finalists(
 /// What is made for the network, and what is counted to be the fastest beside it if that is not counted to be a
 /// quarter slower.
 fn near_what_is_made(request: &Request) -> Result<Vec<Option<Algorithms>>, ScheduleError> {
-    let with = |names: Vec<String>| Request { algorithms: Some(names.into()), ..request.clone() };
-    let made = with(vec![made::TREES.to_owned(); request.fabric.dimensions.len()]);
-    let named = with(request.algorithm_names()?);
-    let [time, other] = [finish(&made)?, finish(&named)?].map(Time::as_ps);
-    let near = other <= time.saturating_add(time / 4);
-    Ok([Some(made), near.then_some(named)]
-        .into_iter()
-        .flatten()
-        .map(|one| one.algorithms)
-        .collect())
+    let ends = |names: &Algorithms| {
+        let named = Request { algorithms: Some(names.clone()), ..request.clone() };
+        finish(&named).map(Time::as_ps)
+    };
+    let made = Algorithms::from(vec![made::TREES; request.fabric.dimensions.len()]);
+    let named = Algorithms::from(request.algorithm_names()?);
+    let (time, other) = (ends(&made)?, ends(&named)?);
+    let mut near = vec![Some(made)];
+    if other <= time.saturating_add(time / 4) {
+        near.push(Some(named));
+    }
+    Ok(near)
 }
 
 /// What rivals run on dimensions whose algorithm is open, under each order that a plan may be read off.

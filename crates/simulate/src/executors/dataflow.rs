@@ -10,10 +10,10 @@
 use std::cmp::Reverse;
 
 use allrail_collective::StageRef;
-use allrail_collective::dataflow::Does;
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_collective::dataflow::{Does, RankMessages};
+use allrail_core::Time;
 use allrail_engine::DataflowRun;
-use allrail_network::{NetworkModel, Submission, Transfer};
+use allrail_network::{NetworkModel, Submission};
 
 use super::Executors;
 use super::flight::{AFTER, BEFORE, Going, Inner};
@@ -39,16 +39,32 @@ impl<W: NetworkModel> Executors<W> {
         state.running = true;
         let kept = state.messages.get_or_insert_default();
         kept.run = DataflowRun::new(messages);
-        let mut free = std::mem::take(&mut self.may_leave);
-        kept.run.begin(messages, &mut free);
         let of_stage = first..first + messages.all().len() as u64;
         let early: Vec<u64> = kept.early.extract_if(.., |one| of_stage.contains(one)).collect();
-        self.line_up(id, position, at, &mut free);
-        self.may_leave = free;
+        self.free(actor, port);
+        self.tell(now, (id, position, at), DataflowRun::begin);
         for number in early {
             self.dataflow_arrival(now, id, position, at, number);
         }
-        self.free(actor, port);
+    }
+
+    /// Tells the run of a chunk's stage what has happened. What may leave then waits for its link, and the stage may be
+    /// over.
+    fn tell(
+        &mut self,
+        now: Time,
+        (id, position, at): (u32, u32, StageRef),
+        happened: impl FnOnce(&mut DataflowRun, &RankMessages, &mut Vec<u32>),
+    ) {
+        let flight = &mut self.flights[id as usize];
+        let place = flight.place(position, at.chunk);
+        let Carried::Messages(steps) = &flight.lowered.carried else { return };
+        let Some(messages) = steps.dataflow(position, at) else { return };
+        let Some(kept) = &mut flight.chunks[place].messages else { return };
+        let mut free = std::mem::take(&mut self.may_leave);
+        happened(&mut kept.run, messages, &mut free);
+        self.line_up(id, position, at, &mut free);
+        self.may_leave = free;
         self.end_dataflow(now, id, position, at);
     }
 
@@ -90,17 +106,10 @@ impl<W: NetworkModel> Executors<W> {
         at: StageRef,
         number: u32,
     ) {
-        let flight = &mut self.flights[id as usize];
-        let place = flight.place(position, at.chunk);
-        let Carried::Messages(steps) = &flight.lowered.carried else { return };
-        let Some(messages) = steps.dataflow(position, at) else { return };
-        let Some(kept) = &mut flight.chunks[place].messages else { return };
-        let mut free = std::mem::take(&mut self.may_leave);
-        let arrived = kept.run.arrived(messages, number, &mut free);
-        arrived.expect("a network model delivers a message once");
-        self.line_up(id, position, at, &mut free);
-        self.may_leave = free;
-        self.end_dataflow(now, id, position, at);
+        self.tell(now, (id, position, at), |run, messages, free| {
+            let arrived = run.arrived(messages, number, free);
+            arrived.expect("a network model delivers a message once");
+        });
     }
 
     /// Messages that may leave wait for their links.
@@ -128,20 +137,15 @@ impl<W: NetworkModel> Executors<W> {
             let Carried::Messages(steps) = &flight.lowered.carried else { return };
             let Some(messages) = steps.dataflow(position, at) else { return };
             let Does::Sends(heard_as) = messages.all()[number as usize].does else { return };
-            let Outgoing { to, heard_by, dimension, bytes, .. } =
-                steps.message(position, at, number);
-            let port = actor as usize * self.dimensions + dimension as usize;
-            self.ports[port].sent += bytes.count() as f64;
+            let one = steps.message(position, at, number);
             let step = u32::try_from(steps.first(at)).expect("fewer than 2^32 steps") + heard_as;
             let slot = flight.first_slot + chunk;
-            let transfer = Transfer::Message {
-                dimension: DimensionId(dimension),
-                source: self.npus[actor as usize],
-                destination: self.npus[flight.members[to as usize] as usize],
-                bytes: if self.settings.infinite { Bytes::default() } else { bytes },
-            };
-            let tag = Going { position: heard_by, slot, step }.pack();
+            let tag = Going { position: one.heard_by, slot, step }.pack();
+            let destination = flight.members[one.to as usize];
             self.transfers += 1;
+            self.ports[actor as usize * self.dimensions + one.dimension as usize].sent +=
+                one.bytes.count() as f64;
+            let transfer = self.transfer(actor, destination, &one);
             let submission = Submission { transfer, tag, sent_tag: Some(sent_tag) };
             match steps.via(position, at, number) {
                 Some(via) => self.network_model.submit_along(now, submission, via),
@@ -154,20 +158,12 @@ impl<W: NetworkModel> Executors<W> {
     pub(super) fn left_link(&mut self, now: Time, message: Waiting) {
         let Waiting { flight: id, position, chunk, number, .. } = message;
         let (_, at, _) = self.running(id, position, chunk);
-        let flight = &mut self.flights[id as usize];
-        let place = flight.place(position, chunk);
-        let Carried::Messages(steps) = &flight.lowered.carried else { return };
-        let Some(messages) = steps.dataflow(position, at) else { return };
-        let state = &mut flight.chunks[place];
-        if let Some(span) = self.spans.get_mut(state.span as usize) {
+        let flight = &self.flights[id as usize];
+        let span = flight.chunks[flight.place(position, chunk)].span;
+        if let Some(span) = self.spans.get_mut(span as usize) {
             span.end = now;
         }
-        let Some(kept) = &mut state.messages else { return };
-        let mut free = std::mem::take(&mut self.may_leave);
-        kept.run.left(messages, number, &mut free);
-        self.line_up(id, position, at, &mut free);
-        self.may_leave = free;
-        self.end_dataflow(now, id, position, at);
+        self.tell(now, (id, position, at), |run, messages, free| run.left(messages, number, free));
     }
 
     /// The stage is over if all its messages are.

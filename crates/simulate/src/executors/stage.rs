@@ -153,9 +153,10 @@ impl<W: NetworkModel> Executors<W> {
         let step = u32::try_from(number).expect("fewer than 2^32 steps");
         // Where no message takes the port, none waits for it.
         let takes_port = self.ahead.is_some() && outgoing.iter().any(|one| one.last_on_link);
-        for Outgoing { to, heard_by, dimension, bytes, last_on_link } in outgoing {
-            self.ports[first + *dimension as usize].sent += bytes.count() as f64;
-            let bytes = if self.settings.infinite { Bytes::default() } else { *bytes };
+        for one in outgoing {
+            let Outgoing { to, heard_by, dimension, last_on_link, .. } = one;
+            self.ports[first + *dimension as usize].sent += one.bytes.count() as f64;
+            let bytes = self.carried(one);
             let sent_tag = match &mut self.ahead {
                 None => {
                     self.ports[place].unsent += u32::from(*last_on_link);
@@ -165,12 +166,7 @@ impl<W: NetworkModel> Executors<W> {
                 Some(ahead) => told.then(|| ahead.give(place, departure, Bytes::default())),
             };
             let tag = Going { position: *heard_by, slot, step }.pack();
-            let transfer = Transfer::Message {
-                dimension: DimensionId(*dimension),
-                source: self.npus[actor as usize],
-                destination: self.npus[members[*to as usize] as usize],
-                bytes,
-            };
+            let transfer = self.transfer(actor, members[*to as usize], one);
             let submission = Submission { transfer, tag, sent_tag };
             // What a stage sends to the same rank in later steps waits for what it has sent there before.
             self.network_model.submit_in_stream(now, submission, u64::from(slot));
@@ -185,6 +181,21 @@ impl<W: NetworkModel> Executors<W> {
         } else {
             let taken = self.actors[actor as usize].executor.port_taken(port);
             taken.expect("a port that a stage runs on exists");
+        }
+    }
+
+    /// The bytes of a message that the network model carries.
+    fn carried(&self, one: &Outgoing) -> Bytes {
+        if self.settings.infinite { Bytes::default() } else { one.bytes }
+    }
+
+    /// A message from one actor to another, as the network model takes it.
+    pub(super) fn transfer(&self, actor: u32, destination: u32, one: &Outgoing) -> Transfer {
+        Transfer::Message {
+            dimension: DimensionId(one.dimension),
+            source: self.npus[actor as usize],
+            destination: self.npus[destination as usize],
+            bytes: self.carried(one),
         }
     }
 

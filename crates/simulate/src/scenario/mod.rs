@@ -78,10 +78,13 @@ pub type TrainingScenario = Scenario<Training>;
 pub type TrafficScenario = Scenario<Traffic>;
 
 impl<J> Scenario<J> {
-    /// Its job, and the rest of it.
+    /// Its job, and the same scenario with another.
     #[must_use]
-    pub fn split(self) -> (J, Scenario<()>) {
+    pub fn swap<K>(self, job: K) -> (J, Scenario<K>) {
         let Self {
+            fabric, topology, schedule, compat, network_model, packets, messages, seed, ..
+        } = self;
+        let rest = Scenario {
             fabric,
             topology,
             schedule,
@@ -91,21 +94,14 @@ impl<J> Scenario<J> {
             messages,
             seed,
             job,
-        } = self;
-        (
-            job,
-            Scenario {
-                fabric,
-                topology,
-                schedule,
-                compat,
-                network_model,
-                packets,
-                messages,
-                seed,
-                job: (),
-            },
-        )
+        };
+        (self.job, rest)
+    }
+
+    /// Its job, and the rest of it.
+    #[must_use]
+    pub fn split(self) -> (J, Scenario<()>) {
+        self.swap(())
     }
 }
 
@@ -113,18 +109,7 @@ impl Scenario<()> {
     /// The same with a job.
     #[must_use]
     pub fn with<J>(self, job: J) -> Scenario<J> {
-        let Self {
-            fabric,
-            topology,
-            schedule,
-            compat,
-            network_model,
-            packets,
-            messages,
-            seed,
-            job: (),
-        } = self;
-        Scenario { fabric, topology, schedule, compat, network_model, packets, messages, seed, job }
+        self.swap(job).1
     }
 }
 

@@ -16,7 +16,7 @@ use super::faults::Fault;
 use super::programs;
 use super::{Driver, Job, Loopback, Outcome, RankOutcome, Transport, contents};
 
-/// Seeds of a law in `make test`: so many draw every policy and algorithm. More are explored.
+/// Seeds of a law in `make test`: enough that every policy and algorithm is drawn. `make explore` takes more.
 const PINNED: u64 = 120;
 
 fn number(variable: &str, default: u64) -> u64 {
